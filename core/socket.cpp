@@ -23,6 +23,7 @@
 #include <optional>
 #include <tuple>
 
+#include "core/digest.h"
 #include "core/error.h"
 #include "core/resolver.h"
 
@@ -205,26 +206,6 @@ std::string numeric_host(const sockaddr* address, socklen_t length) {
   return buffer;
 }
 
-std::string hex(const std::vector<unsigned char>& bytes) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string digits;
-  for (const unsigned char byte : bytes) {
-    digits += kDigits[byte >> 4];
-    digits += kDigits[byte & 15];
-  }
-  return digits;
-}
-
-// FNV-1a with `seed` mixed into the offset basis, then splitmix64's finaliser so that every bit of
-// the result depends on every byte. Not secret: only distinct inputs have to stay distinct.
-uint64_t mix64(const std::string& input, uint64_t seed) {
-  uint64_t hash = 0xcbf29ce484222325u ^ seed;
-  for (const char c : input) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
-  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebu;
-  return hash ^ (hash >> 31);
-}
-
 }  // namespace
 
 void Fd::reset() {
@@ -241,7 +222,7 @@ Fd Fd::duplicate() const {
 std::string Endpoint::display() const {
   if (is_unix()) return "unix:@" + unix_name;
   const bool six = host.find(':') != std::string::npos;
-  return six ? text('[', host, "]:", port) : text(host.empty() ? "*" : host, ':', port);
+  return (six ? '[' + host + ']' : host.empty() ? "*" : host) + ':' + std::to_string(port);
 }
 
 void tune_connection(int fd) {
@@ -365,26 +346,20 @@ PeerCredentials peer_credentials(int fd) {
 
 std::string host_identity() {
   std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   struct stat network = {};
   if (boot.empty() || ::stat("/proc/self/ns/net", &network) != 0) {
     // Without /proc nothing says that two processes share a host: each is then a host of its own.
     static const std::string own = random_hex(16);
     return own;
   }
-  const std::string input = text(boot, '/', network.st_dev, ':', network.st_ino);
-  std::vector<unsigned char> bytes;
-  for (const uint64_t seed : {0x73796d6d00000001u, 0x73796d6d00000002u}) {
-    const uint64_t hash = mix64(input, seed);
-    for (int shift = 56; shift >= 0; shift -= 8) {
-      bytes.push_back(static_cast<unsigned char>(hash >> shift));
-    }
-  }
-  return hex(bytes);
+  // Not text(), whose numbers follow the process's locale: every process must write the same.
+  return digest_hex(boot + '/' + std::to_string(network.st_dev) + ':' +
+                    std::to_string(network.st_ino));
 }
 
 std::string random_hex(size_t bytes) {
-  std::vector<unsigned char> random(bytes);
+  std::string random(bytes, '\0');
   size_t filled = 0;
   while (filled < bytes) {
     const ssize_t got = ::getrandom(random.data() + filled, bytes - filled, 0);
