@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <string>
 #include <thread>
@@ -158,8 +159,8 @@ TEST_F(Strangers, ConnectionsThatComeAndGoDisturbNobody) {
   });
 }
 
-TEST_F(Strangers, ATokenStealerCannotTakeARanksPlaceByConnectingFirst) {
-  // A stranger's HELLO is not the job's: a well-formed frame of the right type with wrong fields.
+TEST_F(Strangers, AHelloCutShortTakesNoRanksPlace) {
+  // A well-formed frame of the right type whose fields end too soon.
   meet_while([&] { send_bytes(header(1, 12) + std::string("\1\0\0\0\1\0\0\0\0\0\0\0", 12)); });
 }
 
