@@ -24,13 +24,6 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::string served_address() {
-  char buffer[SYMM_ADDRESS_SIZE];
-  size_t needed = 0;
-  EXPECT_TRUE(ok(symm_address_create("127.0.0.1", buffer, sizeof buffer, &needed)));
-  return buffer;
-}
-
 void say_failure(const Rank& rank, const char* call, symm_status status) {
   rank.give(call);
   rank.give(symm_status_name(status));

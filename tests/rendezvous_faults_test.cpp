@@ -19,13 +19,6 @@ namespace {
 
 constexpr int kTimeoutMs = 800;
 
-std::string served_address() {
-  char buffer[SYMM_ADDRESS_SIZE];
-  size_t needed = 0;
-  EXPECT_TRUE(ok(symm_address_create("127.0.0.1", buffer, sizeof buffer, &needed)));
-  return buffer;
-}
-
 // Creates with kTimeoutMs and gives status and message; must not take longer than that and a
 // second.
 void gives_its_failure(Rank& rank) {

@@ -16,13 +16,6 @@
 namespace symm_test {
 namespace {
 
-std::string served_address() {
-  char buffer[SYMM_ADDRESS_SIZE];
-  size_t needed = 0;
-  EXPECT_TRUE(ok(symm_address_create("127.0.0.1", buffer, sizeof buffer, &needed)));
-  return buffer;
-}
-
 // Every kind of address, by name.
 std::string address_of_kind(const std::string& kind, const Directory& directory) {
   if (kind == "tcp") return local_address();

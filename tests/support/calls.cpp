@@ -57,6 +57,13 @@ Comm create(const Rank& rank, const char* name) {
   return create(rank, comm_options(name, 20000, 20000));
 }
 
+std::string served_address() {
+  char buffer[SYMM_ADDRESS_SIZE];
+  size_t needed = 0;
+  EXPECT_TRUE(ok(symm_address_create("127.0.0.1", buffer, sizeof buffer, &needed)));
+  return buffer;
+}
+
 Comm create_alone() {
   symm_comm* comm = nullptr;
   const std::string address = local_address();

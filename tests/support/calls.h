@@ -38,6 +38,8 @@ symm_window_options window_options();
 // The communicator of all ranks of a run. Null, and a failure, if it cannot be.
 Comm create(const Rank& rank, const symm_comm_options& options);
 Comm create(const Rank& rank, const char* name = nullptr);
+// A new address, served by this process until it exits.
+std::string served_address();
 // A world of one in this process.
 Comm create_alone();
 Comm split(symm_comm* comm, int color, int key, const symm_comm_options* options = nullptr);
