@@ -152,8 +152,9 @@ TEST(Exit, IsALeavingNotADeath) {
     ASSERT_NE(comm, nullptr);
     EXPECT_TRUE(adds_up(comm.get()));
     if (rank.rank == 1) {
-      comm.release();
-      exit(0);
+      static symm_comm* kept = nullptr;
+      kept = comm.release();
+      exit(kept == nullptr ? 1 : 0);
     }
     EXPECT_TRUE(fails(SYMM_PEER, symm_comm_barrier(comm.get(), nullptr), {"rank 1", "left"}));
   });
