@@ -1,5 +1,8 @@
 // The C boundary: arguments in, statuses and messages out. What a call does stands in core.
+// Everything is hidden but what the header declares; capi/symm.map says the same to the linker.
+#pragma GCC visibility push(default)
 #include "capi/symm.h"
+#pragma GCC visibility pop
 
 #include "capi/boundary.h"
 #include "core/address.h"

@@ -289,7 +289,10 @@ void serve(const Address& address, const std::string& file_path, Served* served)
     case Address::Kind::kUnix: {
       if (!served->listeners.empty()) return;
       const Endpoint& endpoint = address.endpoints.at(0);
-      if (!endpoint.is_unix()) served->hosts = {endpoint.host};
+      if (!endpoint.is_unix()) {
+        const bool everywhere = endpoint.host == "0.0.0.0" || endpoint.host == "::";
+        served->hosts = everywhere ? interface_addresses() : std::vector{endpoint.host};
+      }
       bool in_use = false;
       // Taken: by another communicator's rank 0, whose process then serves this one too, or by
       // something else, which the search finds out.
