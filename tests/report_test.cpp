@@ -89,7 +89,8 @@ TEST(Report, HasTheStickyErrorOfAFailedCommunicator) {
 
 TEST(Report, HasARefusedCallsMessageNowhereForGood) {
   const Comm comm = create_alone();
-  EXPECT_TRUE(fails(SYMM_INVALID_ARGUMENT, symm_comm_barrier(comm.get(), &comm)));
+  int stream = 0;
+  EXPECT_TRUE(fails(SYMM_INVALID_ARGUMENT, symm_comm_barrier(comm.get(), &stream)));
   EXPECT_EQ(parse_json(report_text(comm.get()))["communicator"]["error"].kind, Json::Kind::kNull);
 }
 
