@@ -45,6 +45,9 @@ class Exchange {
   // After the deadline the hub is asked to end the step; only a hub that does not answer is left alone.
   Gathered gather(const std::string& kind, Contribution contribution, Deadline deadline);
 
+  // Ends this rank's waits with a fault that came another way than through the star. Any thread.
+  void end_with(const Failure& failure) { record_fault(shared_, failure); }
+
   // Tells every rank. Any thread, does not block.
   void send_fault(const Failure& failure);
   // The rank takes no further part. Any thread, does not block; once.

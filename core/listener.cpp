@@ -20,8 +20,8 @@ constexpr auto kHandshakeTime = std::chrono::seconds(10);
 // Beyond this many strangers the oldest is dropped: real ranks finish their handshake in milliseconds.
 constexpr size_t kMostGuests = 512;
 
+// Guarded by GlobalLock::kListeners. Never destroyed.
 struct Registry {
-  std::mutex mutex;
   uint64_t generation = 0;
   std::map<std::string, std::weak_ptr<Listener>> listeners;
 };
@@ -34,7 +34,7 @@ Registry& registry() {
 
 std::shared_ptr<Listener> Listener::open(const Endpoint& endpoint, bool serves_meetings,
                                          const std::string& token, bool* in_use) {
-  std::lock_guard lock(registry().mutex);
+  std::lock_guard lock(global_mutex(GlobalLock::kListeners));
   if (registry().generation != process_generation()) {
     // A forked child: the parent's listeners are closed here.
     registry().generation = process_generation();

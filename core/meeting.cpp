@@ -159,10 +159,35 @@ void Meetings::complete(const std::string& key) {
     welcome.roster.push_back(seat.hello.info);
   }
   const Bytes payload = encode(welcome);
-  for (const auto& [rank, seat] : meeting.seats) {
-    seat.connection->send(kWelcome, payload);
-    seat.connection->close_after_flush(kLinger);
+  const uint64_t number = next_number_++;
+  Meeting& settling = settling_[number] = std::move(meeting);
+  std::vector<std::pair<int, std::shared_ptr<Connection>>> everyone;
+  for (auto& [rank, seat] : settling.seats) everyone.emplace_back(rank, seat.connection);
+  for (const auto& [rank, connection] : everyone) {
+    connection->hand_over(
+        kMostHandshakePayload, false,
+        [this, number, rank = rank](const Frame& f) { settle(number, rank, f.type == kGoodbye); },
+        [this, number, rank = rank](const std::string&) { settle(number, rank, false); });
+    connection->send(kWelcome, payload);
   }
+}
+
+// A rank is in its star (`clean`), or it is lost: then the others must not wait for it there.
+void Meetings::settle(uint64_t number, int rank, bool clean) {
+  const auto found = settling_.find(number);
+  if (found == settling_.end()) return;
+  auto& seats = found->second.seats;
+  const auto seat = seats.find(rank);
+  if (seat == seats.end()) return;
+  const Seat gone = std::move(seat->second);
+  seats.erase(seat);
+  gone.connection->close();
+  if (!clean) {
+    const Bytes payload = encode(Failure{
+        SYMM_PEER, rank, text(who(gone.hello), " died while the communicator was being created")});
+    for (auto& [other, theirs] : seats) theirs.connection->send(kRefused, payload);
+  }
+  if (seats.empty()) settling_.erase(number);
 }
 
 std::vector<int> Meetings::missing_ranks(const Meeting& meeting) {

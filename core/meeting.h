@@ -4,6 +4,9 @@
 // same one for every rank: all have come and agree (WELCOME), or something is wrong (REFUSED), and
 // then at once. A failed meeting stays known for a while, so that a rank that comes late is told
 // instead of waiting for others that have given up.
+//
+// After WELCOME the ranks join their star, whose hub cannot miss a rank that it never saw. So the
+// server stays the lifeline until every rank has said GOODBYE, and tells the others of a loss.
 #ifndef SYMM_CORE_MEETING_H_
 #define SYMM_CORE_MEETING_H_
 
@@ -54,11 +57,14 @@ class Meetings {
   void complete(const std::string& key);
   void fail(const std::string& key, Failure failure, const Hello* latest,
             const std::shared_ptr<Connection>& latest_connection);
+  void settle(uint64_t number, int rank, bool clean);
   static std::vector<int> missing_ranks(const Meeting& meeting);
   static std::string missing(const Meeting& meeting);
 
   Reactor& reactor_;
   std::map<std::string, Meeting> meetings_;
+  std::map<uint64_t, Meeting> settling_;  // complete; ranks are removed as they join their star
+  uint64_t next_number_ = 0;
   std::map<std::string, Tombstone> tombstones_;
 };
 

@@ -77,6 +77,19 @@ void check_status(const Failure& failure) {
 
 }  // namespace
 
+Bytes encode(const StarAddress& star) {
+  Writer w;
+  write(w, star);
+  return w.take();
+}
+
+StarAddress decode_star_address(const Bytes& payload) {
+  Reader r(payload);
+  StarAddress star = read_star_address(r);
+  r.end();
+  return star;
+}
+
 Bytes encode(const Hello& hello) {
   Writer w;
   w.u32(hello.protocol_min);

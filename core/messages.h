@@ -1,7 +1,8 @@
 // The messages of a rendezvous and of a communicator's star: their fields and their encoding.
 //
-// A meeting:   caller -> server  HELLO, then perhaps EXPIRED
-//              server -> caller  RECEIVED, then WELCOME or REFUSED
+// A meeting:   caller -> server  HELLO, then perhaps EXPIRED; GOODBYE once it is in the star
+//              server -> caller  RECEIVED, then WELCOME or REFUSED; REFUSED after WELCOME is the loss
+//                                of a rank that was not in the star yet
 // A star:      member -> hub     JOIN, then GATHER..., EXPIRED, FAULT, GOODBYE
 //              hub -> member     JOINED or REFUSED, then RESULT..., FAULT, GOODBYE
 //
@@ -125,6 +126,7 @@ struct Expired {
   uint64_t step = 0;
 };
 
+Bytes encode(const StarAddress& star);
 Bytes encode(const Hello& hello);
 Bytes encode(const Welcome& welcome);
 Bytes encode(const Failure& failure);  // REFUSED and FAULT
@@ -133,6 +135,7 @@ Bytes encode(const Gather& gather);
 Bytes encode(const Result& result);
 Bytes encode(const Expired& expired);
 
+StarAddress decode_star_address(const Bytes& payload);
 Hello decode_hello(const Bytes& payload);
 Welcome decode_welcome(const Bytes& payload);
 Failure decode_failure(const Bytes& payload);

@@ -15,9 +15,11 @@ namespace {
 
 std::atomic<uint64_t> generation{1};
 
-// Never destroyed: exit handlers and the helper thread may outlive static destructors.
+constexpr int kLocks = static_cast<int>(GlobalLock::kWatchedFds) + 1;
+constinit std::mutex locks[kLocks];
+
+// Guarded by kProcess. Never destroyed: exit handlers and the helper thread may outlive static destructors.
 struct Shared {
-  std::mutex mutex;
   std::string identity;
   std::vector<std::weak_ptr<ExitListener>> listeners;
 };
@@ -27,13 +29,11 @@ Shared& shared() {
 }
 
 void before_fork() {
-  shared().mutex.lock();
-  Reactor::before_fork();
+  for (std::mutex& lock : locks) lock.lock();
 }
 
 void after_fork_in_parent() {
-  Reactor::after_fork_in_parent();
-  shared().mutex.unlock();
+  for (int i = kLocks - 1; i >= 0; --i) locks[i].unlock();
 }
 
 void after_fork_in_child() {
@@ -42,13 +42,13 @@ void after_fork_in_child() {
   Reactor::after_fork_in_child();
   shared().identity.clear();
   generation.fetch_add(1, std::memory_order_relaxed);
-  shared().mutex.unlock();
+  for (int i = kLocks - 1; i >= 0; --i) locks[i].unlock();
 }
 
 void at_exit() {
   std::vector<std::shared_ptr<ExitListener>> listeners;
   {
-    std::lock_guard lock(shared().mutex);
+    std::lock_guard lock(global_mutex(GlobalLock::kProcess));
     for (const auto& weak : shared().listeners) {
       if (auto listener = weak.lock()) listeners.push_back(std::move(listener));
     }
@@ -63,16 +63,18 @@ void at_exit() {
 
 }  // namespace
 
+std::mutex& global_mutex(GlobalLock which) { return locks[static_cast<int>(which)]; }
+
 uint64_t process_generation() { return generation.load(std::memory_order_relaxed); }
 
 std::string process_identity() {
-  std::lock_guard lock(shared().mutex);
+  std::lock_guard lock(global_mutex(GlobalLock::kProcess));
   if (shared().identity.empty()) shared().identity = random_hex(16);
   return shared().identity;
 }
 
 void add_exit_listener(const std::shared_ptr<ExitListener>& listener) {
-  std::lock_guard lock(shared().mutex);
+  std::lock_guard lock(global_mutex(GlobalLock::kProcess));
   std::erase_if(shared().listeners, [](const auto& weak) { return weak.expired(); });
   shared().listeners.push_back(listener);
 }

@@ -18,27 +18,25 @@
 namespace symm {
 namespace {
 
-// Two locks, never destroyed, both held across a fork. `current` guards who the running reactor is and
-// its count of users; `fds` guards the set of watched fds of every reactor that has not ended yet.
+// Never destroyed: the helper thread may outlive static destructors.
 struct Globals {
-  std::mutex current_mutex;
-  Reactor* current = nullptr;
-
-  std::mutex fds_mutex;
-  std::vector<int> fds;
+  Reactor* current = nullptr;  // guarded by kReactor
+  std::vector<int> fds;        // of every reactor that has not ended yet; guarded by kWatchedFds
 };
 Globals& globals() {
   static Globals* instance = new Globals;
   return *instance;
 }
+std::mutex& current_mutex() { return global_mutex(GlobalLock::kReactor); }
+std::mutex& fds_mutex() { return global_mutex(GlobalLock::kWatchedFds); }
 
 void note_opened(int fd) {
-  std::lock_guard lock(globals().fds_mutex);
+  std::lock_guard lock(fds_mutex());
   globals().fds.push_back(fd);
 }
 
 void note_closed(int fd) {
-  std::lock_guard lock(globals().fds_mutex);
+  std::lock_guard lock(fds_mutex());
   std::erase(globals().fds, fd);
 }
 
@@ -46,7 +44,7 @@ void note_closed(int fd) {
 
 std::shared_ptr<Reactor> Reactor::acquire() {
   install_process_handlers();
-  std::lock_guard lock(globals().current_mutex);
+  std::lock_guard lock(current_mutex());
   if (globals().current == nullptr) {
     auto* reactor = new Reactor;
     // The thread inherits a full signal mask: the program's handlers run in the program's threads.
@@ -77,7 +75,7 @@ std::shared_ptr<Reactor> Reactor::acquire() {
 
 void Reactor::release(Reactor* reactor) {
   // Under the lock up to the wake: the helper thread deletes the reactor under it, and not before.
-  std::lock_guard lock(globals().current_mutex);
+  std::lock_guard lock(current_mutex());
   --reactor->users_;
   reactor->wake();
 }
@@ -141,7 +139,7 @@ void Reactor::run() {
     run_timers();
     disposed_.clear();
     if (idle()) {
-      std::unique_lock lock(globals().current_mutex);
+      std::unique_lock lock(current_mutex());
       std::unique_lock tasks(tasks_mutex_);
       if (users_ == 0 && tasks_.empty()) {
         globals().current = nullptr;
@@ -232,23 +230,11 @@ Reactor::Timer Reactor::at(Clock::time_point when, Task task) {
 
 void Reactor::cancel(const Timer& timer) { timers_.erase(timer); }
 
-void Reactor::before_fork() {
-  globals().current_mutex.lock();
-  globals().fds_mutex.lock();
-}
-
-void Reactor::after_fork_in_parent() {
-  globals().fds_mutex.unlock();
-  globals().current_mutex.unlock();
-}
-
 void Reactor::after_fork_in_child() {
   for (const int fd : globals().fds) close(fd);
   globals().fds.clear();
   // The parent's reactor stays behind as memory nobody runs; a new one starts on demand.
   globals().current = nullptr;
-  globals().fds_mutex.unlock();
-  globals().current_mutex.unlock();
 }
 
 void Reactor::flush_at_exit() {
@@ -259,7 +245,7 @@ void Reactor::flush_at_exit() {
   };
   const auto flush = std::make_shared<Flush>();
   {
-    std::lock_guard lock(globals().current_mutex);
+    std::lock_guard lock(current_mutex());
     Reactor* reactor = globals().current;
     if (reactor == nullptr) return;
     // Polls, since it happens once in a process's life: a task that posts itself again would spin.

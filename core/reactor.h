@@ -43,9 +43,7 @@ class Reactor {
   // For objects that are done but are still on the stack of a handler: destroyed after it returned.
   void dispose(std::shared_ptr<void> object) { disposed_.push_back(std::move(object)); }
 
-  // Fork handlers (core/process.cpp): between before and after no watched fd is opened or closed.
-  static void before_fork();
-  static void after_fork_in_parent();
+  // Closes the parent's watched fds in a forked child; kReactor and kWatchedFds are held.
   static void after_fork_in_child();
   // Waits, two seconds at most, until what was posted has been sent.
   static void flush_at_exit();
@@ -71,15 +69,14 @@ class Reactor {
   std::mutex tasks_mutex_;
   std::vector<Task> tasks_;
 
-  // Only in the helper thread; the keys of handlers_ are also read by the fork handlers, under
-  // the fds mutex in reactor.cpp.
+  // Only in the helper thread; the fork handler has a list of the fds of its own.
   std::map<int, std::shared_ptr<Handler>> handlers_;
   std::map<Timer, Task> timers_;
   uint64_t next_timer_ = 0;
   int64_t unsent_ = 0;
   std::vector<std::shared_ptr<void>> disposed_;
 
-  int users_ = 0;  // guarded by the mutex of the current reactor in reactor.cpp
+  int users_ = 0;  // guarded by GlobalLock::kReactor
 };
 
 }  // namespace symm

@@ -152,8 +152,10 @@ Fd connect_unix(const Endpoint& endpoint, int* error) {
     return Fd();
   }
   Fd fd = open_socket(AF_UNIX);
-  *error = errno;
-  if (!fd) return fd;
+  if (!fd) {
+    *error = errno;
+    return fd;
+  }
   int result = 0;
   do {
     result = ::connect(fd.get(), address.get(), address.length);
@@ -166,8 +168,10 @@ Fd connect_unix(const Endpoint& endpoint, int* error) {
 
 Fd connect_tcp(const SocketAddress& address, Deadline deadline, int* error) {
   Fd fd = open_socket(address.family());
-  *error = errno;
-  if (!fd) return fd;
+  if (!fd) {
+    *error = errno;
+    return fd;
+  }
   tune_connection(fd.get());
   if (::connect(fd.get(), address.get(), address.length) != 0) {
     // After EINTR the connection goes on being made, as after EINPROGRESS.
@@ -294,7 +298,7 @@ Fd connect_once(const Endpoint& endpoint, Deadline deadline, int* error, std::st
   for (const SocketAddress& address : resolution.addresses) {
     Fd fd = connect_tcp(address, share_of(deadline, left--), error);
     if (fd) {
-      *error = 0;
+      *error = 0;  // an earlier address may have failed
       return fd;
     }
     // The first address is the one the resolver holds for best: its failure is the one to tell.

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "core/process.h"
 #include "core/text.h"
 
 namespace symm {
@@ -11,8 +12,8 @@ namespace {
 
 constexpr auto kLinger = std::chrono::seconds(10);
 
+// Guarded by GlobalLock::kStars. Never destroyed.
 struct Registry {
-  std::mutex mutex;
   std::map<std::string, std::weak_ptr<StarHub>> hubs;
 };
 Registry& registry() {
@@ -24,7 +25,7 @@ Registry& registry() {
 
 std::shared_ptr<StarHub> StarHub::open(int size) {
   const std::shared_ptr<StarHub> hub(new StarHub(size));
-  std::lock_guard lock(registry().mutex);
+  std::lock_guard lock(global_mutex(GlobalLock::kStars));
   std::erase_if(registry().hubs, [](const auto& entry) { return entry.second.expired(); });
   registry().hubs[hub->uid_] = hub;
   return hub;
@@ -46,7 +47,7 @@ void StarHub::add_local(Fd fd, const Join& join) {
 bool StarHub::admit(const Join& join, const std::shared_ptr<Connection>& connection) {
   std::shared_ptr<StarHub> hub;
   {
-    std::lock_guard lock(registry().mutex);
+    std::lock_guard lock(global_mutex(GlobalLock::kStars));
     const auto found = registry().hubs.find(join.uid);
     if (found != registry().hubs.end()) hub = found->second.lock();
   }
@@ -232,7 +233,7 @@ void StarHub::broadcast(uint32_t type, const Message& message) {
 
 void StarHub::leave() {
   {
-    std::lock_guard lock(registry().mutex);
+    std::lock_guard lock(global_mutex(GlobalLock::kStars));
     registry().hubs.erase(uid_);
   }
   reactor_->run_and_wait([self = shared_from_this()] {
