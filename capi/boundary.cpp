@@ -13,9 +13,10 @@ char* message_of_thread() {
 const std::shared_ptr<Comm>& deref(const symm_comm* handle) {
   require(handle != nullptr, "comm is NULL");
   if (handle->comm->generation() != process_generation()) {
-    throw Error(SYMM_INVALID_ARGUMENT,
-                "comm belongs to the parent process of this fork and is dead here; create one of this "
-                "process's own");
+    throw Error(
+        SYMM_INVALID_ARGUMENT,
+        "comm belongs to the parent process of this fork and is dead here; create one of this "
+        "process's own");
   }
   return handle->comm;
 }
@@ -59,10 +60,11 @@ CommOptions check_options(const symm_comm_options* user, const Comm* parent) {
     throw Error(SYMM_UNSUPPORTED, text("options.reserved is ", given.reserved, "; it must be 0"));
   }
   if (given.timeout_ms < 0 || given.wait_timeout_ms < 0) {
-    throw Error(SYMM_INVALID_ARGUMENT,
-                text(given.timeout_ms < 0 ? "options.timeout_ms is " : "options.wait_timeout_ms is ",
-                     given.timeout_ms < 0 ? given.timeout_ms : given.wait_timeout_ms,
-                     "; it is in milliseconds and not negative (0 is the default)"));
+    throw Error(
+        SYMM_INVALID_ARGUMENT,
+        text(given.timeout_ms < 0 ? "options.timeout_ms is " : "options.wait_timeout_ms is ",
+             given.timeout_ms < 0 ? given.timeout_ms : given.wait_timeout_ms,
+             "; it is in milliseconds and not negative (0 is the default)"));
   }
   if (given.timeout_ms > 0) options.agreed.timeout_ms = given.timeout_ms;
   if (given.wait_timeout_ms > 0) options.agreed.wait_timeout_ms = given.wait_timeout_ms;
@@ -97,12 +99,14 @@ symm_window_options check_options(const symm_window_options* user, bool may_have
 void answer(const std::string& text_, char* buffer, size_t size, size_t* needed) {
   if (needed != nullptr) *needed = text_.size() + 1;
   if (buffer == nullptr && size == 0) {
-    require(needed != nullptr, "buffer and needed are both NULL: there is nowhere to put the answer");
+    require(needed != nullptr,
+            "buffer and needed are both NULL: there is nowhere to put the answer");
     return;
   }
   require(buffer != nullptr, "buffer is NULL with a size above 0");
   if (size < text_.size() + 1) {
-    throw Error(SYMM_INVALID_ARGUMENT, text("size is ", size, "; the answer needs ", text_.size() + 1));
+    throw Error(SYMM_INVALID_ARGUMENT,
+                text("size is ", size, "; the answer needs ", text_.size() + 1));
   }
   std::memcpy(buffer, text_.c_str(), text_.size() + 1);
 }

@@ -25,8 +25,8 @@ struct symm_window {
 
 namespace symm {
 
-// The text behind symm_last_error(): a plain array, so that it needs no destructor when a thread ends
-// after the library's user is done.
+// The text behind symm_last_error(): a plain array, so that it needs no destructor when a thread
+// ends after the library's user is done.
 inline constexpr size_t kMessageSize = 2048;
 char* message_of_thread();
 
@@ -36,10 +36,10 @@ struct ErrorBuffer {
   size_t size = 0;
 };
 
-
 // Runs one call of the interface. Nothing is thrown past it, and messages are set here only.
 template <class Body>
-symm_status boundary(const char* function, const Comm* comm, ErrorBuffer buffer, Body body) noexcept {
+symm_status boundary(const char* function, const Comm* comm, ErrorBuffer buffer,
+                     Body body) noexcept {
   const auto failed = [&](symm_status status, const char* what) noexcept {
     char* message = message_of_thread();
     if (comm != nullptr) {
@@ -73,7 +73,8 @@ const std::shared_ptr<Comm>& deref(const symm_comm* handle);
 const std::shared_ptr<Window>& deref(const symm_window* handle);
 
 // A copy of an options struct as this version knows it: what the caller's is shorter by is zero.
-// Throws INVALID_ARGUMENT for an impossible size, UNSUPPORTED for a longer one whose tail is not zero.
+// Throws INVALID_ARGUMENT for an impossible size, UNSUPPORTED for a longer one whose tail is not
+// zero.
 template <class Options>
 Options read_options(const Options* user) {
   Options options{};
@@ -81,8 +82,9 @@ Options read_options(const Options* user) {
   constexpr size_t kMostSize = 4096;
   const size_t size = user->size;
   if (size < sizeof(size_t) || size > kMostSize) {
-    throw Error(SYMM_INVALID_ARGUMENT, text("options.size is ", size, "; set it to sizeof the struct (",
-                                            sizeof(Options), ") and the other fields to zero first"));
+    throw Error(SYMM_INVALID_ARGUMENT,
+                text("options.size is ", size, "; set it to sizeof the struct (", sizeof(Options),
+                     ") and the other fields to zero first"));
   }
   std::memcpy(&options, user, std::min(size, sizeof(Options)));
   const auto* bytes = reinterpret_cast<const unsigned char*>(user);

@@ -1,5 +1,8 @@
 // The C boundary: arguments in, statuses and messages out. What a call does stands in core.
+// Everything is hidden but what the header declares; capi/symm.map says the same to the linker.
+#pragma GCC visibility push(default)
 #include "capi/symm.h"
+#pragma GCC visibility pop
 
 #include "capi/boundary.h"
 #include "core/address.h"
@@ -25,7 +28,8 @@ const Comm* peek(const symm_comm* handle) {
 }
 
 const Comm* peek(const symm_window* handle) {
-  if (handle == nullptr || handle->window->generation() != symm::process_generation()) return nullptr;
+  if (handle == nullptr || handle->window->generation() != symm::process_generation())
+    return nullptr;
   return &handle->window->comm();
 }
 
@@ -38,10 +42,12 @@ void check_device(int32_t device) {
   if ((device >= 0 && device < 0x10000) || device == SYMM_LOCAL_GPU || device == SYMM_CURRENT_GPU) {
     throw Error(SYMM_UNSUPPORTED, text("device ", device,
                                        " is a GPU, and this build of symm has no CUDA support; use "
-                                       "SYMM_CPU (", static_cast<int>(SYMM_CPU), ")"));
+                                       "SYMM_CPU (",
+                                       static_cast<int>(SYMM_CPU), ")"));
   }
-  throw Error(SYMM_UNSUPPORTED,
-              text("device ", device, " is not known to this version of symm (symm_device in symm.h)"));
+  throw Error(
+      SYMM_UNSUPPORTED,
+      text("device ", device, " is not known to this version of symm (symm_device in symm.h)"));
 }
 
 }  // namespace
@@ -68,13 +74,15 @@ symm_status symm_plan(const symm_comm* comm, const symm_window* window_or_null, 
   return boundary("symm_plan", peek(comm), {}, [&] {
     const Comm& inner = *deref(comm);
     if (window_or_null != nullptr) {
-      require(&deref(window_or_null)->comm() == &inner, "window_or_null is of another communicator");
+      require(&deref(window_or_null)->comm() == &inner,
+              "window_or_null is of another communicator");
     }
     symm::check_dtype_and_op(dtype, op);
     const size_t bytes = symm::checked_bytes(count, dtype);
     if (window_or_null != nullptr && bytes > window_or_null->window->size()) {
-      throw Error(SYMM_INVALID_ARGUMENT, text("count ", count, " is ", bytes, " bytes; the window has ",
-                                              window_or_null->window->size()));
+      throw Error(SYMM_INVALID_ARGUMENT,
+                  text("count ", count, " is ", bytes, " bytes; the window has ",
+                       window_or_null->window->size()));
     }
     symm::Call call;
     call.form = window_or_null == nullptr ? symm::Form::kAllReduce : symm::Form::kWindowAllReduce;
@@ -86,9 +94,8 @@ symm_status symm_plan(const symm_comm* comm, const symm_window* window_or_null, 
 }
 
 symm_status symm_address_create(const char* host, char* buffer, size_t size, size_t* needed) {
-  return boundary("symm_address_create", nullptr, {}, [&] {
-    symm::answer(symm::create_served_address(host), buffer, size, needed);
-  });
+  return boundary("symm_address_create", nullptr, {},
+                  [&] { symm::answer(symm::create_served_address(host), buffer, size, needed); });
 }
 
 symm_status symm_comm_create(const char* address, int32_t rank, int32_t size, int32_t device,
@@ -184,7 +191,8 @@ symm_status symm_comm_nccl(const symm_comm* comm, void** nccl) {
   return boundary("symm_comm_nccl", peek(comm), {}, [&] {
     deref(comm);
     require(nccl != nullptr, "nccl is NULL");
-    throw Error(SYMM_UNSUPPORTED, "this is a CPU communicator, which has no NCCL communicator inside");
+    throw Error(SYMM_UNSUPPORTED,
+                "this is a CPU communicator, which has no NCCL communicator inside");
   });
 }
 

@@ -75,7 +75,8 @@ std::optional<Address> read_address_file(const std::string& path, std::string* p
 std::unique_ptr<AddressFile> AddressFile::claim(const std::string& path,
                                                 const std::function<Address()>& serve) {
   std::string problem;
-  if (const auto found = read_address_file(path, &problem); found && is_alive(*found)) return nullptr;
+  if (const auto found = read_address_file(path, &problem); found && is_alive(*found))
+    return nullptr;
   const std::string content = format_served_address(serve()) + "\n";
   const std::string temporary = text(path, ".", random_hex(8));
   {

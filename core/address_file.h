@@ -14,8 +14,8 @@ namespace symm {
 // Nothing where the file is not there or holds no address; *problem then says which.
 std::optional<Address> read_address_file(const std::string& path, std::string* problem);
 
-// Rank 0's file. It appears whole, by rename, readable by its owner alone, since the address holds the
-// job's token; and it goes away with this object unless another process has replaced it.
+// Rank 0's file. It appears whole, by rename, readable by its owner alone, since the address holds
+// the job's token; and it goes away with this object unless another process has replaced it.
 class AddressFile {
  public:
   // Null where a live process of this user already serves the path: then that one serves this

@@ -100,11 +100,12 @@ void Comm::require_one_host(const char* what) const {
   const auto other = std::find_if(roster_.begin(), roster_.end(), [&](const RankInfo& info) {
     return info.host_id != roster_.front().host_id;
   });
-  throw Error(SYMM_UNSUPPORTED,
-              text(what, " of CPU ranks on several hosts (rank 0 is on ", roster_.front().host_name,
-                   ", rank ", other - roster_.begin(), " on ", other->host_name,
-                   ", or in network name spaces of their own) are not supported; split the communicator "
-                   "by host"));
+  throw Error(
+      SYMM_UNSUPPORTED,
+      text(what, " of CPU ranks on several hosts (rank 0 is on ", roster_.front().host_name,
+           ", rank ", other - roster_.begin(), " on ", other->host_name,
+           ", or in network name spaces of their own) are not supported; split the communicator "
+           "by host"));
 }
 
 void Comm::barrier() {
@@ -128,9 +129,7 @@ void Comm::all_reduce(const Call& call, const void* input, void* output) {
   });
 }
 
-void Comm::abort() {
-  fail({SYMM_ABORTED, rank_, text("rank ", rank_, " called symm_comm_abort")});
-}
+void Comm::abort() { fail({SYMM_ABORTED, rank_, text("rank ", rank_, " called symm_comm_abort")}); }
 
 void Comm::watch_peers(std::vector<Fd> pidfds) {
   reactor_ = Reactor::acquire();
@@ -145,18 +144,18 @@ void Comm::watch_peers(std::vector<Fd> pidfds) {
   reactor_->run_and_wait([this] {
     for (Watched& one : *watched_) {
       const int fd = one.fd.get();
-      reactor_->watch(fd, EPOLLIN,
-                      [weak = weak_from_this(), watched = watched_, reactor = reactor_.get(),
-                       fd](uint32_t) {
-                        reactor->unwatch(fd);
-                        std::string process_id;
-                        for (Watched& w : *watched) {
-                          if (w.fd.get() != fd) continue;
-                          process_id = w.process_id;
-                          w.fd.reset();
-                        }
-                        if (const auto self = weak.lock()) self->peer_process_ended(process_id);
-                      });
+      reactor_->watch(
+          fd, EPOLLIN,
+          [weak = weak_from_this(), watched = watched_, reactor = reactor_.get(), fd](uint32_t) {
+            reactor->unwatch(fd);
+            std::string process_id;
+            for (Watched& w : *watched) {
+              if (w.fd.get() != fd) continue;
+              process_id = w.process_id;
+              w.fd.reset();
+            }
+            if (const auto self = weak.lock()) self->peer_process_ended(process_id);
+          });
     }
   });
 }
@@ -166,7 +165,8 @@ void Comm::peer_process_ended(const std::string& process_id) {
     const RankInfo& info = roster_[static_cast<size_t>(rank)];
     if (info.process_id != process_id || engine_->has_left(rank)) continue;
     fail({SYMM_PEER, rank,
-          text("rank ", rank, " (pid ", info.pid, " on ", info.host_name, ") died without a goodbye")});
+          text("rank ", rank, " (pid ", info.pid, " on ", info.host_name,
+               ") died without a goodbye")});
     return;
   }
 }

@@ -73,7 +73,6 @@ class Comm : public ExitListener, public std::enable_shared_from_this<Comm> {
   void process_exits() noexcept override;
 
  private:
-
   Comm(int rank, std::vector<RankInfo> roster, CommOptions options);
   // Joins the star and sets the engine up. `parent` is the communicator being split, or null;
   // `attendance` the line to the meeting, or null.

@@ -104,7 +104,8 @@ SplitWish decode_split_wish(const Bytes& blob) {
 std::map<int32_t, std::vector<int>> groups_of(const std::vector<SplitWish>& wishes) {
   std::map<int32_t, std::vector<int>> groups;
   for (size_t rank = 0; rank < wishes.size(); ++rank) {
-    if (wishes[rank].color != SYMM_NO_COLOR) groups[wishes[rank].color].push_back(static_cast<int>(rank));
+    if (wishes[rank].color != SYMM_NO_COLOR)
+      groups[wishes[rank].color].push_back(static_cast<int>(rank));
   }
   for (auto& [color, members] : groups) {
     std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
@@ -158,12 +159,13 @@ std::shared_ptr<Comm> Comm::create(const std::string& address, int32_t rank, int
   hello.failure = failure;
   const bool in_range = size >= 1 && size <= kMostRanks && rank >= 0 && rank < size;
   if (!in_range && failure.status == SYMM_OK) {
-    hello.failure = {SYMM_INVALID_ARGUMENT, rank,
-                     rank == SYMM_FROM_ADDRESS || size == SYMM_FROM_ADDRESS
-                         ? text("rank ", rank, ", size ", size,
-                                ": only env:// knows them; give both with address \"", address, "\"")
-                         : text("rank ", rank, " of size ", size, ": size must be in 1..", kMostRanks,
-                                " and rank in 0..size-1")};
+    hello.failure = {
+        SYMM_INVALID_ARGUMENT, rank,
+        rank == SYMM_FROM_ADDRESS || size == SYMM_FROM_ADDRESS
+            ? text("rank ", rank, ", size ", size,
+                   ": only env:// knows them; give both with address \"", address, "\"")
+            : text("rank ", rank, " of size ", size, ": size must be in 1..", kMostRanks,
+                   " and rank in 0..size-1")};
   }
   // A rank that is wrong about itself tells the others, if there can be any.
   if (size <= 1 || size > kMostRanks || rank < 0) {
@@ -286,7 +288,8 @@ std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions&
     Call call;
     call.form = Form::kSplit;
     begin_setup(call);
-    const auto said = gather(kSplit, {failure, encode(SplitWish{color, key, options}), nullptr}, deadline);
+    const auto said =
+        gather(kSplit, {failure, encode(SplitWish{color, key, options}), nullptr}, deadline);
     std::vector<SplitWish> wishes;
     const Failure understood = attempt([&] {
       for (const Bytes& blob : said.blobs) wishes.push_back(decode_split_wish(blob));
@@ -296,8 +299,7 @@ std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions&
     check_options(wishes, groups);
 
     // The leaders open their stars before anyone may join them.
-    const std::vector<int> members =
-        color == SYMM_NO_COLOR ? std::vector<int>{} : groups.at(color);
+    const std::vector<int> members = color == SYMM_NO_COLOR ? std::vector<int>{} : groups.at(color);
     const bool leads = members.size() > 1 && members[0] == rank_;
     std::shared_ptr<StarHub> hub;
     std::vector<std::shared_ptr<Listener>> listeners;
@@ -305,7 +307,8 @@ std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions&
     const Failure opened = attempt([&] {
       if (!leads) return;
       hub = StarHub::open(static_cast<int>(members.size()));
-      star = open_star(*hub, one_host_ ? std::vector<std::string>{} : interface_addresses(), &listeners);
+      star = open_star(*hub, one_host_ ? std::vector<std::string>{} : interface_addresses(),
+                       &listeners);
     });
     const auto stars = gather(kSplit, {opened, symm::encode(star), nullptr}, deadline);
 

@@ -2,8 +2,8 @@
 //
 // Allocated windows are slices of one memfd, made by rank 0, one slice a rank; registered ones are
 // mapped from whatever file each rank's memory belongs to. Both take two agreed steps: everyone's
-// part, and that everyone has mapped everyone else's. A failure of one rank in either is every rank's,
-// and leaves nothing behind.
+// part, and that everyone has mapped everyone else's. A failure of one rank in either is every
+// rank's, and leaves nothing behind.
 #include <algorithm>
 #include <cstring>
 
@@ -43,8 +43,9 @@ std::vector<Part> decode_parts(const std::vector<Bytes>& blobs) {
   // Every rank sees the same parts, so every rank comes to the same verdict.
   for (size_t rank = 1; rank < parts.size(); ++rank) {
     if (parts[rank].bytes != parts[0].bytes) {
-      throw Error(SYMM_INVALID_ARGUMENT, text("bytes differ: rank 0 asked for ", parts[0].bytes,
-                                              ", rank ", rank, " for ", parts[rank].bytes),
+      throw Error(SYMM_INVALID_ARGUMENT,
+                  text("bytes differ: rank 0 asked for ", parts[0].bytes, ", rank ", rank, " for ",
+                       parts[rank].bytes),
                   static_cast<int>(rank));
     }
   }
@@ -95,7 +96,8 @@ std::shared_ptr<Window> Comm::alloc_window(size_t bytes, const Failure& failure)
         if (said.fds[0]) file = std::make_shared<Fd>(std::move(said.fds[0]));
         map_all(file);
       }
-      // Each rank makes its own slice exist: it is the first to touch it, and it is the one to fail.
+      // Each rank makes its own slice exist: it is the first to touch it, and it is the one to
+      // fail.
       const auto own = find_window_memory(mapping->data(), 1);
       if (own) commit(*own->fd, static_cast<size_t>(rank_) * slice, slice);
     });
@@ -125,14 +127,16 @@ std::shared_ptr<Window> Comm::register_window(size_t bytes, const Backing& backi
     const auto ranks = static_cast<size_t>(size());
     std::vector<std::shared_ptr<Mapping>> mappings(ranks);
     const auto map = [&](size_t rank, const Fd& fd, size_t offset) {
-      mappings[rank] = shared_mapping(text("window ", id_, ' ', number, ' ', rank), fd, offset, bytes);
+      mappings[rank] =
+          shared_mapping(text("window ", id_, ' ', number, ' ', rank), fd, offset, bytes);
     };
     // The library's own mapping, so that its addresses stay valid whatever the owner unmaps.
     const Failure made = attempt([&] {
       if (failure.status != SYMM_OK) throw Error(failure.status, failure.message);
       if (bytes > 0) map(static_cast<size_t>(rank_), *backing.fd, backing.offset);
     });
-    auto said = gather(kRegister, {made, encode(Part{bytes, backing.offset}), backing.fd}, deadline);
+    auto said =
+        gather(kRegister, {made, encode(Part{bytes, backing.offset}), backing.fd}, deadline);
     const auto parts = decode_parts(said.blobs);
 
     const Failure mapped = attempt([&] {

@@ -52,7 +52,8 @@ void Connection::handle(uint32_t events) {
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && is_open()) {
     if (closing_) {
       // Only the peer's disappearance matters now; its bytes do not.
-      if ((events & (EPOLLHUP | EPOLLERR)) != 0) end("");
+      if ((events & (EPOLLHUP | EPOLLERR)) != 0)
+        end("");
       else {
         char discarded[4096];
         const ssize_t n = recv(fd_.get(), discarded, sizeof discarded, MSG_DONTWAIT);
@@ -87,7 +88,8 @@ bool Connection::receive() {
     if (accept_fds_) {
       keep_received_fds(&message);
       if ((message.msg_flags & MSG_CTRUNC) != 0) {
-        end("file descriptors sent by the peer were lost: raise the limit on open files (ulimit -n)");
+        end("file descriptors sent by the peer were lost: raise the limit on open files (ulimit "
+            "-n)");
         return false;
       }
       if (received_fds_.size() > kMostWaitingFds) {
@@ -170,13 +172,13 @@ void Connection::flush() {
       if (errno == ETOOMANYREFS) {
         // The kernel's bound on fds in flight a user; they leave it as receivers take them.
         if (!retry_) {
-          retry_ = reactor_.at(Clock::now() + std::chrono::milliseconds(1),
-                               [weak = weak_from_this()] {
-                                 if (const auto self = weak.lock()) {
-                                   self->retry_.reset();
-                                   if (self->is_open()) self->flush();
-                                 }
-                               });
+          retry_ =
+              reactor_.at(Clock::now() + std::chrono::milliseconds(1), [weak = weak_from_this()] {
+                if (const auto self = weak.lock()) {
+                  self->retry_.reset();
+                  if (self->is_open()) self->flush();
+                }
+              });
         }
         return;
       }

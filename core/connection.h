@@ -27,7 +27,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(Reactor& reactor, Fd fd, size_t most_payload);
   ~Connection();
 
-  // Helper thread only, all of these. start() makes the reactor keep the connection until it closes.
+  // Helper thread only, all of these. start() makes the reactor keep the connection until it
+  // closes.
   void start(OnFrame on_frame, OnClosed on_closed);
   // Replaces both callbacks: a connection passes from handshake to its purpose.
   void hand_over(size_t most_payload, bool accept_fds, OnFrame on_frame, OnClosed on_closed);

@@ -20,8 +20,7 @@ Error error_of(const Failure& failure, int own_rank) {
   // The rank itself reads its own words; the others read whose they are.
   const bool own = failure.rank == own_rank || failure.rank == kNoRank;
   return Error(failure.status,
-               own ? failure.message
-                   : text("rank ", failure.rank, " failed: ", failure.message),
+               own ? failure.message : text("rank ", failure.rank, " failed: ", failure.message),
                failure.rank);
 }
 
@@ -38,17 +37,18 @@ Fd connect_to_star(const StarAddress& star, const std::string& host_id_of_hub, D
                      detail.empty() ? errno_text(error) : detail);
   }
   if (problems.empty()) {
-    problems = "it is on another host and has no TCP address that is reachable from here; use an "
-               "address that names rank 0's host as the others see it, not a loopback one";
+    problems =
+        "it is on another host and has no TCP address that is reachable from here; use an "
+        "address that names rank 0's host as the others see it, not a loopback one";
   }
   throw Error(SYMM_PEER, text("cannot connect to rank 0: ", problems), 0);
 }
 
 }  // namespace
 
-std::shared_ptr<Exchange> Exchange::join(const StarAddress& star, const std::shared_ptr<StarHub>& hub,
-                                         int rank, const std::string& host_id_of_hub,
-                                         Deadline deadline) {
+std::shared_ptr<Exchange> Exchange::join(const StarAddress& star,
+                                         const std::shared_ptr<StarHub>& hub, int rank,
+                                         const std::string& host_id_of_hub, Deadline deadline) {
   const std::shared_ptr<Exchange> exchange(new Exchange(rank, hub));
   const Join join{star.uid, rank, process_identity()};
   if (hub != nullptr) {
@@ -105,8 +105,8 @@ void Exchange::start(Fd fd, const Join* join) {
           }
           if (!hub_left) {
             record_fault(shared, {SYMM_PEER, 0,
-                                  text("rank 0 died: its connection ended without a goodbye (", reason,
-                                       ")")});
+                                  text("rank 0 died: its connection ended without a goodbye (",
+                                       reason, ")")});
           }
         });
     if (says_join) connection_->send(kJoin, hello);
@@ -151,7 +151,8 @@ void Exchange::on_frame(const std::shared_ptr<Shared>& shared, Connection& conne
         throw WireError(text("a frame of type ", frame.type));
     }
   } catch (const WireError& e) {
-    record_fault(shared, {SYMM_PEER, 0, text("rank 0 sent what is not symm's protocol: ", e.what())});
+    record_fault(shared,
+                 {SYMM_PEER, 0, text("rank 0 sent what is not symm's protocol: ", e.what())});
   }
 }
 
@@ -224,17 +225,17 @@ Exchange::Gathered Exchange::gather(const std::string& kind, Contribution contri
   }
   if (shared.fault) throw Error(shared.fault->status, shared.fault->message, shared.fault->rank);
   if (shared.hub_left) {
-    throw Error(SYMM_PEER,
-                text("rank 0 has left (freed its communicator or exited) and is still needed in ", kind),
-                0);
+    throw Error(
+        SYMM_PEER,
+        text("rank 0 has left (freed its communicator or exited) and is still needed in ", kind),
+        0);
   }
   throw Error(SYMM_TIMEOUT, text("rank 0 does not answer in ", kind, " before the deadline"), 0);
 }
 
 void Exchange::send_fault(const Failure& failure) {
-  reactor_->post([connection = connection_, payload = encode(failure)] {
-    connection->send(kFault, payload);
-  });
+  reactor_->post(
+      [connection = connection_, payload = encode(failure)] { connection->send(kFault, payload); });
 }
 
 void Exchange::leave() {

@@ -24,8 +24,9 @@ class Exchange {
 
   // Joins the star and returns once the hub has accepted. Throws PEER or TIMEOUT. `hub` is this
   // process's own for rank 0, null for others.
-  static std::shared_ptr<Exchange> join(const StarAddress& star, const std::shared_ptr<StarHub>& hub,
-                                        int rank, const std::string& host_id_of_hub, Deadline deadline);
+  static std::shared_ptr<Exchange> join(const StarAddress& star,
+                                        const std::shared_ptr<StarHub>& hub, int rank,
+                                        const std::string& host_id_of_hub, Deadline deadline);
   ~Exchange();
 
   // From now on, and for a fault that has come already.
@@ -40,9 +41,10 @@ class Exchange {
     std::vector<Bytes> blobs;  // by rank
     std::vector<Fd> fds;       // by rank; empty for ranks without one and ranks of this process
   };
-  // Collective: the same kind on every rank, steps in the same order. All ranks return, or all throw:
-  // the failure of the lowest rank that has one (not sticky, the star works on), or the fault.
-  // After the deadline the hub is asked to end the step; only a hub that does not answer is left alone.
+  // Collective: the same kind on every rank, steps in the same order. All ranks return, or all
+  // throw: the failure of the lowest rank that has one (not sticky, the star works on), or the
+  // fault. After the deadline the hub is asked to end the step; only a hub that does not answer is
+  // left alone.
   Gathered gather(const std::string& kind, Contribution contribution, Deadline deadline);
 
   // Ends this rank's waits with a fault that came another way than through the star. Any thread.

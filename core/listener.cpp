@@ -17,7 +17,8 @@ namespace symm {
 namespace {
 
 constexpr auto kHandshakeTime = std::chrono::seconds(10);
-// Beyond this many strangers the oldest is dropped: real ranks finish their handshake in milliseconds.
+// Beyond this many strangers the oldest is dropped: real ranks finish their handshake in
+// milliseconds.
 constexpr size_t kMostGuests = 512;
 
 // Guarded by GlobalLock::kListeners. Never destroyed.
@@ -41,7 +42,8 @@ std::shared_ptr<Listener> Listener::open(const Endpoint& endpoint, bool serves_m
     registry().listeners.clear();
   }
   const bool shareable = endpoint.is_unix() || endpoint.port != 0;
-  const std::string key = text(endpoint.display(), serves_meetings ? " meetings " : " stars ", token);
+  const std::string key =
+      text(endpoint.display(), serves_meetings ? " meetings " : " stars ", token);
   if (shareable) {
     const auto found = registry().listeners.find(key);
     if (found != registry().listeners.end()) {
@@ -108,10 +110,11 @@ void Listener::accept_all() {
 void Listener::admit(Fd fd) {
   if (!endpoint_.is_unix()) tune_connection(fd.get());
   if (guests_.size() >= kMostGuests) release(guests_.begin())->close();
-  const auto connection = std::make_shared<Connection>(*reactor_, std::move(fd), kMostHandshakePayload);
+  const auto connection =
+      std::make_shared<Connection>(*reactor_, std::move(fd), kMostHandshakePayload);
   const auto guest = guests_.insert(guests_.end(), Guest{connection, {}});
-  guest->timer = reactor_->at(Clock::now() + kHandshakeTime,
-                              [this, guest] { release(guest)->close(); });
+  guest->timer =
+      reactor_->at(Clock::now() + kHandshakeTime, [this, guest] { release(guest)->close(); });
   try {
     connection->start([this, guest](Frame frame) { handshake(guest, frame); },
                       [this, guest](const std::string&) { release(guest); });
@@ -157,7 +160,8 @@ void Listener::handshake(Guests::iterator guest, const Frame& frame) {
       return;
     }
   } catch (const WireError&) {
-    // Not one of us; dropped like any other stranger. The guest is still there: decoding threw first.
+    // Not one of us; dropped like any other stranger. The guest is still there: decoding threw
+    // first.
   }
   release(guest)->close();
 }

@@ -1,8 +1,8 @@
 // A listening socket of this process, and the handshake of what connects to it.
 //
 // The first frame decides: HELLO goes to the meetings (core/meeting.h) if its token is one that is
-// served here, JOIN to the star it names (core/star.h). Whoever says nothing sensible within a short
-// time is dropped, and costs nobody else anything.
+// served here, JOIN to the star it names (core/star.h). Whoever says nothing sensible within a
+// short time is dropped, and costs nobody else anything.
 #ifndef SYMM_CORE_LISTENER_H_
 #define SYMM_CORE_LISTENER_H_
 

@@ -22,8 +22,8 @@ std::string device_text(int32_t device) {
 }  // namespace
 
 Meetings& Meetings::of(Reactor& reactor) {
-  // One helper thread a process at a time; a new one, or a forked child, starts afresh. Meetings hold
-  // listeners, which hold the reactor, so none is lost with its thread.
+  // One helper thread a process at a time; a new one, or a forked child, starts afresh. Meetings
+  // hold listeners, which hold the reactor, so none is lost with its thread.
   static Meetings* current = nullptr;
   static uint64_t generation = 0;
   if (current == nullptr || &current->reactor_ != &reactor || generation != process_generation()) {
@@ -68,15 +68,16 @@ std::optional<Failure> Meetings::conflict(const Meeting& meeting, const Hello& h
     return Failure{status, hello.rank, message};
   };
   if (hello.protocol_min > kProtocolMax || hello.protocol_max < kProtocolMin) {
-    return wrong(SYMM_UNSUPPORTED,
-                 text("rank ", hello.rank, " has symm ", hello.version, ", which speaks protocols ",
-                      hello.protocol_min, "..", hello.protocol_max, "; the rank that serves has symm ",
-                      library_version(), ", which speaks ", kProtocolMin, "..", kProtocolMax,
-                      ": install the same version of symm on both"));
+    return wrong(
+        SYMM_UNSUPPORTED,
+        text("rank ", hello.rank, " has symm ", hello.version, ", which speaks protocols ",
+             hello.protocol_min, "..", hello.protocol_max, "; the rank that serves has symm ",
+             library_version(), ", which speaks ", kProtocolMin, "..", kProtocolMax,
+             ": install the same version of symm on both"));
   }
   if (hello.failure.status != SYMM_OK) {
-    return wrong(hello.failure.status, text("the call of rank ", hello.rank,
-                                            " failed: ", hello.failure.message));
+    return wrong(hello.failure.status,
+                 text("the call of rank ", hello.rank, " failed: ", hello.failure.message));
   }
   if (hello.size < 1 || hello.size > kMostRanks || hello.rank < 0 || hello.rank >= hello.size) {
     return wrong(SYMM_INVALID_ARGUMENT, text(who(hello), " is not in 0..", hello.size - 1));
@@ -88,18 +89,18 @@ std::optional<Failure> Meetings::conflict(const Meeting& meeting, const Hello& h
                                              ", ", who(first), " says ", first.size));
   }
   if (const auto other = meeting.seats.find(hello.rank); other != meeting.seats.end()) {
-    return wrong(SYMM_INVALID_ARGUMENT,
-                 text("two callers claim rank ", hello.rank, ": pid ", other->second.hello.info.pid,
-                      " on ", other->second.hello.info.host_name, " and pid ", hello.info.pid, " on ",
-                      hello.info.host_name,
-                      "; give every rank a number of its own, and communicators that are created at "
-                      "once, or after a rank was restarted, different names"));
+    return wrong(
+        SYMM_INVALID_ARGUMENT,
+        text("two callers claim rank ", hello.rank, ": pid ", other->second.hello.info.pid, " on ",
+             other->second.hello.info.host_name, " and pid ", hello.info.pid, " on ",
+             hello.info.host_name,
+             "; give every rank a number of its own, and communicators that are created at "
+             "once, or after a rank was restarted, different names"));
   }
   if ((hello.info.device == SYMM_CPU) != (first.info.device == SYMM_CPU)) {
-    return wrong(SYMM_INVALID_ARGUMENT,
-                 text("CPU and CUDA ranks are mixed: ", who(hello), " is on ",
-                      device_text(hello.info.device), ", ", who(first), " on ",
-                      device_text(first.info.device)));
+    return wrong(SYMM_INVALID_ARGUMENT, text("CPU and CUDA ranks are mixed: ", who(hello),
+                                             " is on ", device_text(hello.info.device), ", ",
+                                             who(first), " on ", device_text(first.info.device)));
   }
   const auto differs = [&](const char* field, auto mine, auto theirs) {
     return wrong(SYMM_INVALID_ARGUMENT, text("options.", field, " differs: ", who(hello), " has ",
@@ -126,14 +127,15 @@ void Meetings::frame(const std::string& key, int rank, const Frame& frame) {
   const Hello& hello = found->second.seats.at(rank).hello;
   if (frame.type == kExpired) {
     fail(key,
-         Failure{SYMM_TIMEOUT, missing_ranks(found->second).front(),
-                 text(missing(found->second), " within the ", hello.options.timeout_ms,
-                      " ms of options.timeout_ms; start every rank, with the same address and name")},
+         Failure{
+             SYMM_TIMEOUT, missing_ranks(found->second).front(),
+             text(missing(found->second), " within the ", hello.options.timeout_ms,
+                  " ms of options.timeout_ms; start every rank, with the same address and name")},
          nullptr, nullptr);
     return;
   }
-  fail(key, Failure{SYMM_PEER, rank, text(who(hello), " sent what is not symm's protocol")}, nullptr,
-       nullptr);
+  fail(key, Failure{SYMM_PEER, rank, text(who(hello), " sent what is not symm's protocol")},
+       nullptr, nullptr);
 }
 
 void Meetings::gone(const std::string& key, int rank, const std::string& reason) {
@@ -143,8 +145,8 @@ void Meetings::gone(const std::string& key, int rank, const std::string& reason)
   if (seat == found->second.seats.end()) return;
   fail(key,
        Failure{SYMM_PEER, rank,
-               text(who(seat->second.hello), " died or gave up while the ranks were meeting (", reason,
-                    ")")},
+               text(who(seat->second.hello), " died or gave up while the ranks were meeting (",
+                    reason, ")")},
        nullptr, nullptr);
 }
 
@@ -221,7 +223,8 @@ void Meetings::fail(const std::string& key, Failure failure, const Hello* latest
   for (const auto& [rank, seat] : meeting.seats) tell(seat.hello, *seat.connection);
   if (latest != nullptr) tell(*latest, *latest_connection);
   if (static_cast<int>(tombstone.told.size()) >= tombstone.size) return;
-  const auto time = std::min<Clock::duration>(std::chrono::milliseconds(timeout_ms), kMostTombstoneTime);
+  const auto time =
+      std::min<Clock::duration>(std::chrono::milliseconds(timeout_ms), kMostTombstoneTime);
   if (const auto old = tombstones_.find(key); old != tombstones_.end()) {
     reactor_.cancel(old->second.timer);
   }

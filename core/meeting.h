@@ -1,9 +1,10 @@
-// Meetings: how the ranks of a communicator find each other. The server's side, in the helper thread.
+// Meetings: how the ranks of a communicator find each other. The server's side, in the helper
+// thread.
 //
-// A meeting is named by token and name and gathers one HELLO a rank. It ends in one of two ways, the
-// same one for every rank: all have come and agree (WELCOME), or something is wrong (REFUSED), and
-// then at once. A failed meeting stays known for a while, so that a rank that comes late is told
-// instead of waiting for others that have given up.
+// A meeting is named by token and name and gathers one HELLO a rank. It ends in one of two ways,
+// the same one for every rank: all have come and agree (WELCOME), or something is wrong (REFUSED),
+// and then at once. A failed meeting stays known for a while, so that a rank that comes late is
+// told instead of waiting for others that have given up.
 //
 // After WELCOME the ranks join their star, whose hub cannot miss a rank that it never saw. So the
 // server stays the lifeline until every rank has said GOODBYE, and tells the others of a loss.
@@ -29,8 +30,8 @@ class Meetings {
   // Of the running helper thread; only there.
   static Meetings& of(Reactor& reactor);
 
-  void arrive(const std::shared_ptr<Listener>& listener, const std::shared_ptr<Connection>& connection,
-              Hello hello);
+  void arrive(const std::shared_ptr<Listener>& listener,
+              const std::shared_ptr<Connection>& connection, Hello hello);
 
  private:
   struct Seat {

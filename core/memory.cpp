@@ -23,8 +23,9 @@ void check_file_size(size_t bytes) {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
       bytes > limit.rlim_cur) {
-    throw Error(SYMM_OUT_OF_MEMORY, text(bytes, " bytes of shared memory are more than the limit of ",
-                                         limit.rlim_cur, " on file sizes; raise it (ulimit -f)"));
+    throw Error(SYMM_OUT_OF_MEMORY,
+                text(bytes, " bytes of shared memory are more than the limit of ", limit.rlim_cur,
+                     " on file sizes; raise it (ulimit -f)"));
   }
 }
 
@@ -62,13 +63,15 @@ size_t round_up(size_t value, size_t multiple) {
 
 std::shared_ptr<Fd> create_memfd(const char* name, size_t bytes) {
   if (bytes > static_cast<size_t>(INT64_MAX)) {
-    throw Error(SYMM_OUT_OF_MEMORY, text(bytes, " bytes of shared memory are more than a file can have"));
+    throw Error(SYMM_OUT_OF_MEMORY,
+                text(bytes, " bytes of shared memory are more than a file can have"));
   }
   check_file_size(bytes);
   auto fd = std::make_shared<Fd>(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!*fd) {
-    throw Error(SYMM_SYSTEM, text("memfd_create: ", errno_text(errno),
-                                  errno == EMFILE ? "; raise the limit on open files (ulimit -n)" : ""));
+    throw Error(SYMM_SYSTEM,
+                text("memfd_create: ", errno_text(errno),
+                     errno == EMFILE ? "; raise the limit on open files (ulimit -n)" : ""));
   }
   if (ftruncate(fd->get(), static_cast<off_t>(bytes)) != 0) {
     throw Error(SYMM_OUT_OF_MEMORY,

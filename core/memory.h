@@ -18,8 +18,8 @@ size_t round_up(size_t value, size_t multiple);  // throws OUT_OF_MEMORY on over
 // An anonymous file of `bytes` (a whole number of pages), sparse, that nobody can shrink.
 std::shared_ptr<Fd> create_memfd(const char* name, size_t bytes);
 
-// Makes pages [offset, offset + bytes) of a memfd exist, zeroed, on this thread's NUMA node where it
-// is the first to touch them. Throws OUT_OF_MEMORY, where touching them later would be a SIGBUS.
+// Makes pages [offset, offset + bytes) of a memfd exist, zeroed, on this thread's NUMA node where
+// it is the first to touch them. Throws OUT_OF_MEMORY, where touching them later would be a SIGBUS.
 void commit(const Fd& fd, size_t offset, size_t bytes);
 
 // A shared mapping of part of a file. `offset` need not be page-aligned.
@@ -40,8 +40,9 @@ class Mapping {
   size_t size_ = 0;
 };
 
-// One mapping a process: threads that are ranks of one communicator share it. `key` names the memory
-// in this process. An empty `fd` finds what another thread has mapped already; INTERNAL if none has.
+// One mapping a process: threads that are ranks of one communicator share it. `key` names the
+// memory in this process. An empty `fd` finds what another thread has mapped already; INTERNAL if
+// none has.
 std::shared_ptr<Mapping> shared_mapping(const std::string& key, const Fd& fd, size_t offset,
                                         size_t bytes);
 

@@ -36,8 +36,8 @@ std::optional<Region> parse_region(const std::string& line) {
   uint64_t begin, end, offset, inode;
   unsigned device_major, device_minor;
   char permissions[5];
-  if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64, &begin, &end,
-                  permissions, &offset, &device_major, &device_minor, &inode) != 7) {
+  if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64, &begin,
+                  &end, permissions, &offset, &device_major, &device_minor, &inode) != 7) {
     return std::nullopt;
   }
   Region region;
@@ -75,8 +75,9 @@ std::optional<File> file_behind(const void* pointer, size_t bytes) {
     if (!region || region->end <= reached) continue;
     if (region->begin > reached) break;
     if (!region->is_shared) {
-      throw refuse("the memory is private to this process (malloc, new or a private mapping), which "
-                   "others cannot map");
+      throw refuse(
+          "the memory is private to this process (malloc, new or a private mapping), which "
+          "others cannot map");
     }
     if (!region->is_writable) throw refuse("the memory is mapped read-only here");
     const uint64_t offset = region->file_offset + (reached - region->begin);
@@ -89,9 +90,8 @@ std::optional<File> file_behind(const void* pointer, size_t bytes) {
     reached = region->end;
   }
   if (reached < end) {
-    throw Error(SYMM_INVALID_ARGUMENT,
-                text("pointer ", pointer, ": only ", reached - begin, " of ", bytes,
-                     " bytes are mapped in this process"));
+    throw Error(SYMM_INVALID_ARGUMENT, text("pointer ", pointer, ": only ", reached - begin, " of ",
+                                            bytes, " bytes are mapped in this process"));
   }
   return file;
 }
@@ -121,7 +121,8 @@ std::shared_ptr<Fd> find_descriptor(const File& file) {
   while (const dirent* entry = readdir(directory.get())) {
     int fd = -1;
     const char* name_end = entry->d_name + std::char_traits<char>::length(entry->d_name);
-    if (std::from_chars(entry->d_name, name_end, fd).ec != std::errc() || !is_file(fd, file)) continue;
+    if (std::from_chars(entry->d_name, name_end, fd).ec != std::errc() || !is_file(fd, file))
+      continue;
     auto copy = duplicate(fd);
     // Another thread may have closed it in between; and peers need to write.
     if (!is_file(copy->get(), file)) continue;
@@ -140,9 +141,8 @@ void check_size(const Fd& fd, size_t offset, size_t bytes) {
   if (fstat(fd.get(), &status) != 0) throw Error(SYMM_SYSTEM, text("fstat: ", errno_text(errno)));
   const auto size = static_cast<uint64_t>(status.st_size);
   if (S_ISREG(status.st_mode) && (offset > size || bytes > size - offset)) {
-    throw Error(SYMM_INVALID_ARGUMENT,
-                text("the file has ", size, " bytes; ", bytes, " bytes at offset ", offset,
-                     " reach past its end"));
+    throw Error(SYMM_INVALID_ARGUMENT, text("the file has ", size, " bytes; ", bytes,
+                                            " bytes at offset ", offset, " reach past its end"));
   }
 }
 
@@ -152,14 +152,16 @@ Backing find_backing(const void* pointer, size_t bytes) {
   if (auto known = find_window_memory(pointer, bytes)) return *known;
   const auto file = file_behind(pointer, bytes);
   if (!file) {
-    throw Error(SYMM_UNSUPPORTED,
-                text("pointer ", pointer, ": /proc/self/maps cannot be read to see what it is", kRemedy));
+    throw Error(
+        SYMM_UNSUPPORTED,
+        text("pointer ", pointer, ": /proc/self/maps cannot be read to see what it is", kRemedy));
   }
   auto fd = find_descriptor(*file);
   if (!fd) {
-    throw Error(SYMM_UNSUPPORTED,
-                text("pointer ", pointer,
-                     ": no descriptor of this process is open on the shared mapping's file", kRemedy));
+    throw Error(
+        SYMM_UNSUPPORTED,
+        text("pointer ", pointer,
+             ": no descriptor of this process is open on the shared mapping's file", kRemedy));
   }
   check_size(*fd, file->offset, bytes);
   return {std::move(fd), file->offset};
@@ -172,8 +174,8 @@ Backing check_backing(const void* pointer, size_t bytes, int fd, size_t offset) 
   }
   if (const auto file = file_behind(pointer, bytes)) {
     if (!is_file(fd, *file)) {
-      throw Error(SYMM_INVALID_ARGUMENT, text("options.fd ", fd, " is not what is mapped at pointer ",
-                                              pointer));
+      throw Error(SYMM_INVALID_ARGUMENT,
+                  text("options.fd ", fd, " is not what is mapped at pointer ", pointer));
     }
     if (file->offset != offset) {
       throw Error(SYMM_INVALID_ARGUMENT,

@@ -1,7 +1,8 @@
 // The messages of a rendezvous and of a communicator's star: their fields and their encoding.
 //
 // A meeting:   caller -> server  HELLO, then perhaps EXPIRED; GOODBYE once it is in the star
-//              server -> caller  RECEIVED, then WELCOME or REFUSED; REFUSED after WELCOME is the loss
+//              server -> caller  RECEIVED, then WELCOME or REFUSED; REFUSED after WELCOME is the
+//              loss
 //                                of a rank that was not in the star yet
 // A star:      member -> hub     JOIN, then GATHER..., EXPIRED, FAULT, GOODBYE
 //              hub -> member     JOINED or REFUSED, then RESULT..., FAULT, GOODBYE
@@ -58,10 +59,10 @@ struct Failure {
 
 // Who a rank is: what others need to find it and to say where it runs.
 struct RankInfo {
-  std::string host_id;      // host_identity()
+  std::string host_id;  // host_identity()
   std::string host_name;
-  std::string process_id;   // process_identity()
-  int32_t pid = 0;          // in its own pid name space; for messages only
+  std::string process_id;  // process_identity()
+  int32_t pid = 0;         // in its own pid name space; for messages only
   int32_t device = SYMM_CPU;
 };
 
@@ -117,8 +118,8 @@ struct Gather {
 
 struct Result {
   uint64_t step = 0;
-  Failure failure;            // the step failed everywhere; the communicator works on
-  std::vector<Bytes> blobs;   // by rank
+  Failure failure;                // the step failed everywhere; the communicator works on
+  std::vector<Bytes> blobs;       // by rank
   std::vector<int32_t> fd_ranks;  // whose fds come with this frame, in order
 };
 

@@ -18,7 +18,8 @@ std::atomic<uint64_t> generation{1};
 constexpr int kLocks = static_cast<int>(GlobalLock::kWatchedFds) + 1;
 constinit std::mutex locks[kLocks];
 
-// Guarded by kProcess. Never destroyed: exit handlers and the helper thread may outlive static destructors.
+// Guarded by kProcess. Never destroyed: exit handlers and the helper thread may outlive static
+// destructors.
 struct Shared {
   std::string identity;
   std::vector<std::weak_ptr<ExitListener>> listeners;
@@ -54,7 +55,8 @@ void at_exit() {
     }
   }
   for (const auto& listener : listeners) listener->process_exits();
-  // The goodbyes are queued in the helper thread; without them peers would take the exit for a death.
+  // The goodbyes are queued in the helper thread; without them peers would take the exit for a
+  // death.
   Reactor::flush_at_exit();
   // Destroying what the program left alive is not this handler's business, and other threads may
   // still use it: the last references are given up without running destructors.

@@ -16,9 +16,17 @@ uint64_t process_generation();
 // 32 random hex digits, other ones in a forked child: tells processes apart across pid name spaces.
 std::string process_identity();
 
-// The locks of what a process has once. A fork holds them all, in this order, which is also the order
-// in which they nest: in the child none is left locked by a thread that is not there.
-enum class GlobalLock { kServedAddresses, kListeners, kStars, kMemory, kProcess, kReactor, kWatchedFds };
+// The locks of what a process has once. A fork holds them all, in this order, which is also the
+// order in which they nest: in the child none is left locked by a thread that is not there.
+enum class GlobalLock {
+  kServedAddresses,
+  kListeners,
+  kStars,
+  kMemory,
+  kProcess,
+  kReactor,
+  kWatchedFds
+};
 std::mutex& global_mutex(GlobalLock which);
 
 // What takes part in a clean exit: called once, from exit(), in no particular thread.

@@ -1,8 +1,8 @@
 // The process's one helper thread: an epoll loop that serves meetings, stars and lifelines.
 //
-// It is started by the first user and ends by itself when the last one is gone and nothing is left to
-// watch. Everything that is watched lives in that thread: other threads only post() tasks to it. It
-// never blocks, and every signal is blocked in it.
+// It is started by the first user and ends by itself when the last one is gone and nothing is left
+// to watch. Everything that is watched lives in that thread: other threads only post() tasks to it.
+// It never blocks, and every signal is blocked in it.
 #ifndef SYMM_CORE_REACTOR_H_
 #define SYMM_CORE_REACTOR_H_
 
@@ -34,7 +34,8 @@ class Reactor {
   // The same, and returns once it has run; at once in the helper thread itself.
   void run_and_wait(Task task);
 
-  // The rest is for the helper thread. The fd stays its owner's, who calls unwatch() before closing it.
+  // The rest is for the helper thread. The fd stays its owner's, who calls unwatch() before closing
+  // it.
   void watch(int fd, uint32_t events, Handler handler);
   void rewatch(int fd, uint32_t events);
   void unwatch(int fd);

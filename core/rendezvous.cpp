@@ -36,7 +36,8 @@ class Visit : public Attendance {
   Visit(Fd fd, const Hello& hello) : reactor_(Reactor::acquire()) {
     const auto shared_fd = std::make_shared<Fd>(std::move(fd));
     reactor_->run_and_wait([&] {
-      connection_ = std::make_shared<Connection>(*reactor_, std::move(*shared_fd), kMostWelcomePayload);
+      connection_ =
+          std::make_shared<Connection>(*reactor_, std::move(*shared_fd), kMostWelcomePayload);
       connection_->start([shared = shared_](const Frame& f) { on_frame(*shared, f); },
                          [shared = shared_](const std::string& reason) {
                            std::lock_guard lock(shared->mutex);
@@ -100,9 +101,9 @@ class Visit : public Attendance {
       throw Error(shared_->refused->status, shared_->refused->message, shared_->refused->rank);
     }
     if (shared_->closed) {
-      throw Error(SYMM_PEER, text("the process that serves ", server,
-                                  " died or gave up while the ranks were meeting (", *shared_->closed,
-                                  ")"));
+      throw Error(SYMM_PEER,
+                  text("the process that serves ", server,
+                       " died or gave up while the ranks were meeting (", *shared_->closed, ")"));
     }
     throw Error(SYMM_TIMEOUT, text("the process that serves ", server, " does not answer"));
   }
@@ -145,7 +146,8 @@ class Visit : public Attendance {
 // Finds the server, again and again until the deadline: it may start later than this rank.
 class Search {
  public:
-  // `serve` is called before every attempt; for rank 0 it takes over an address that has become free.
+  // `serve` is called before every attempt; for rank 0 it takes over an address that has become
+  // free.
   Search(const Address& address, const std::string& address_text, const std::string& file_path,
          Deadline deadline, std::function<void()> serve)
       : address_(address),
@@ -206,7 +208,8 @@ class Search {
     }
     if (visit->refused_as_another_job()) {
       problem_ = text(endpoint.display(), ": ", kAnotherJob);
-      // A file of a dead job may name a port that a live one uses now; the right one is yet to come.
+      // A file of a dead job may name a port that a live one uses now; the right one is yet to
+      // come.
       if (address_.kind == Address::Kind::kFile) return nullptr;
       throw Error(SYMM_INVALID_ARGUMENT,
                   text("address \"", address_text_, "\": ", kAnotherJob,
@@ -220,7 +223,8 @@ class Search {
     if (address_.kind != Address::Kind::kServed) {
       remedy = "; is rank 0 started, with the same address, and reachable from this host?";
     }
-    if (address_text_ == "env://") remedy = "; is rank 0 started, and are MASTER_ADDR and MASTER_PORT right?";
+    if (address_text_ == "env://")
+      remedy = "; is rank 0 started, and are MASTER_ADDR and MASTER_PORT right?";
     throw Error(SYMM_TIMEOUT,
                 text("no process served address \"", address_text_, "\" within the ",
                      hello.options.timeout_ms, " ms of options.timeout_ms (last attempt: ",
@@ -256,7 +260,8 @@ Served serve_everywhere(const char* host) {
   Endpoint tcp;
   if (host != nullptr) {
     tcp.host = host;
-    // A name that others know this host by need not be one this host can bind: then every interface.
+    // A name that others know this host by need not be one this host can bind: then every
+    // interface.
     bool in_use = false;
     try {
       served.listeners.push_back(Listener::open(tcp, true, address.token, &in_use));
@@ -289,7 +294,10 @@ void serve(const Address& address, const std::string& file_path, Served* served)
     case Address::Kind::kUnix: {
       if (!served->listeners.empty()) return;
       const Endpoint& endpoint = address.endpoints.at(0);
-      if (!endpoint.is_unix()) served->hosts = {endpoint.host};
+      if (!endpoint.is_unix()) {
+        const bool everywhere = endpoint.host == "0.0.0.0" || endpoint.host == "::";
+        served->hosts = everywhere ? interface_addresses() : std::vector{endpoint.host};
+      }
       bool in_use = false;
       // Taken: by another communicator's rank 0, whose process then serves this one too, or by
       // something else, which the search finds out.
@@ -364,7 +372,8 @@ StarAddress open_star(const StarHub& hub, const std::vector<std::string>& listen
   return star;
 }
 
-Meeting meet(const Address& address, const std::string& address_text, Hello hello, Deadline deadline) {
+Meeting meet(const Address& address, const std::string& address_text, Hello hello,
+             Deadline deadline) {
   Meeting meeting;
   Served served;
   const std::string file_path = file_of(address, hello.name);
@@ -402,8 +411,8 @@ std::string create_served_address(const char* host) {
   if (host != nullptr) {
     std::string fault;
     if (!parse_tcp_endpoint(host, "1", &fault)) {
-      throw Error(SYMM_INVALID_ARGUMENT,
-                  text("host \"", host, "\": ", fault, "; give a name or number of this host, or NULL"));
+      throw Error(SYMM_INVALID_ARGUMENT, text("host \"", host, "\": ", fault,
+                                              "; give a name or number of this host, or NULL"));
     }
   }
   // One listener of each kind serves all addresses of a process that name the same host.

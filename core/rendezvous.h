@@ -35,10 +35,11 @@ struct Meeting {
   std::vector<std::shared_ptr<Listener>> listeners;
 };
 
-// Blocks until all `hello.size` ranks of that token and name are there. hello.star is filled in here.
-// Throws TIMEOUT naming who is missing, PEER, or whatever the ranks disagree about; the same on every
-// rank that came.
-Meeting meet(const Address& address, const std::string& address_text, Hello hello, Deadline deadline);
+// Blocks until all `hello.size` ranks of that token and name are there. hello.star is filled in
+// here. Throws TIMEOUT naming who is missing, PEER, or whatever the ranks disagree about; the same
+// on every rank that came.
+Meeting meet(const Address& address, const std::string& address_text, Hello hello,
+             Deadline deadline);
 
 // Opens what a star needs to be joined: on this host a unix socket, from others TCP. `listen_hosts`
 // are hosts of this process as others see them; empty: ranks of this host only.

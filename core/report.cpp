@@ -93,8 +93,8 @@ void peer(JsonWriter& json, const Comm& comm, int rank) {
     json.key("path").string("shared memory");
   } else {
     json.key("path").string("sockets");
-    json.key("why_not_better").string(
-        "it is on another host or in another network name space: memory cannot be shared");
+    json.key("why_not_better")
+        .string("it is on another host or in another network name space: memory cannot be shared");
   }
   json.end_object();
 }

@@ -293,9 +293,13 @@ Fd connect_once(const Endpoint& endpoint, Deadline deadline, int* error, std::st
     *detail = resolution.detail;
     return Fd();
   }
-  size_t left = resolution.addresses.size();
+  return connect_any(resolution.addresses, deadline, error);
+}
+
+Fd connect_any(const std::vector<SocketAddress>& addresses, Deadline deadline, int* error) {
+  size_t left = addresses.size();
   int first_error = 0;
-  for (const SocketAddress& address : resolution.addresses) {
+  for (const SocketAddress& address : addresses) {
     Fd fd = connect_tcp(address, share_of(deadline, left--), error);
     if (fd) {
       *error = 0;  // an earlier address may have failed

@@ -71,6 +71,12 @@ void tune_connection(int fd);
 // backlog is full is ECONNREFUSED, as is a TCP port that answered with ourselves: try again later.
 Fd connect_once(const Endpoint& endpoint, Deadline deadline, int* error, std::string* detail);
 
+// The part of connect_once() that comes after the look-up: the first of the addresses that takes a
+// TCP connection. The time left is shared out equally, so that one that swallows packets does not
+// cost the others their turn. *error is the first address's.
+struct SocketAddress;
+Fd connect_any(const std::vector<SocketAddress>& addresses, Deadline deadline, int* error);
+
 // Numbers of all this host's interfaces that are up, loopback last; IPv6 link-local ones left out.
 std::vector<std::string> interface_addresses();
 

@@ -196,7 +196,8 @@ void StarHub::look_for_leavers() {
   for (size_t rank = 0; rank < members_.size(); ++rank) {
     if (members_[rank].left && !members_[rank].gather) {
       fault({SYMM_PEER, static_cast<int>(rank),
-             text("rank ", rank, " has left (freed its communicator or exited) and is still needed in ",
+             text("rank ", rank,
+                  " has left (freed its communicator or exited) and is still needed in ",
                   waits->gather->kind)});
       return;
     }
@@ -207,8 +208,8 @@ void StarHub::gone(int rank, const std::string& reason) {
   Member& member = members_[static_cast<size_t>(rank)];
   member.connection.reset();
   if (member.left) return;
-  fault({SYMM_PEER, rank, text("rank ", rank, " died: its connection ended without a goodbye (", reason,
-                               ")")});
+  fault({SYMM_PEER, rank,
+         text("rank ", rank, " died: its connection ended without a goodbye (", reason, ")")});
 }
 
 void StarHub::fault(Failure failure) {

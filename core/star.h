@@ -1,10 +1,10 @@
 // The hub of a communicator's star: it lives in rank 0's process, in the helper thread, and every
 // rank, rank 0 too, has one connection to it.
 //
-// The hub makes the outcome of a step one for all ranks. A step is complete when every rank's GATHER is
-// here, and then every rank gets the same RESULT. What ends a communicator (a death, a deadline, an
-// abort, ranks in different steps) becomes one FAULT, the first, told to every rank; a step that was
-// not complete by then never will be. So no two ranks see different ends of one step.
+// The hub makes the outcome of a step one for all ranks. A step is complete when every rank's
+// GATHER is here, and then every rank gets the same RESULT. What ends a communicator (a death, a
+// deadline, an abort, ranks in different steps) becomes one FAULT, the first, told to every rank; a
+// step that was not complete by then never will be. So no two ranks see different ends of one step.
 #ifndef SYMM_CORE_STAR_H_
 #define SYMM_CORE_STAR_H_
 

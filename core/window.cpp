@@ -34,8 +34,9 @@ void check_pointer(const char* name, const void* pointer, size_t bytes, size_t a
   }
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   if (address % alignment != 0) {
-    throw Error(SYMM_INVALID_ARGUMENT,
-                text(name, " ", pointer, " is not aligned to its elements of ", alignment, " bytes"));
+    throw Error(
+        SYMM_INVALID_ARGUMENT,
+        text(name, " ", pointer, " is not aligned to its elements of ", alignment, " bytes"));
   }
   if (address > UINTPTR_MAX - bytes) {
     throw Error(SYMM_INVALID_ARGUMENT, text(name, " ", pointer, " with ", bytes,
@@ -67,9 +68,9 @@ void Window::all_reduce(size_t offset, void* output, size_t count, symm_dtype dt
   const size_t bytes = checked_bytes(count, dtype);
   const size_t element = dtype_size(dtype);
   if (offset > bytes_ || bytes > bytes_ - offset) {
-    throw Error(SYMM_INVALID_ARGUMENT, text("offset ", offset, " with ", bytes, " bytes (", count, " x ",
-                                            dtype_name(dtype), ") reaches past the window's ", bytes_,
-                                            " bytes"));
+    throw Error(SYMM_INVALID_ARGUMENT,
+                text("offset ", offset, " with ", bytes, " bytes (", count, " x ",
+                     dtype_name(dtype), ") reaches past the window's ", bytes_, " bytes"));
   }
   std::byte* const own = copies_[static_cast<size_t>(comm_->rank())];
   std::byte* const input = own == nullptr ? nullptr : own + offset;

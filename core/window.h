@@ -14,8 +14,8 @@ namespace symm {
 
 class Window {
  public:
-  // `copies` are the ranks' memories as this process sees them, by rank; `mappings` keep them alive.
-  // `alias`, if not null, is the caller's own address of this rank's copy.
+  // `copies` are the ranks' memories as this process sees them, by rank; `mappings` keep them
+  // alive. `alias`, if not null, is the caller's own address of this rank's copy.
   Window(std::shared_ptr<Comm> comm, uint64_t number, size_t bytes, std::vector<std::byte*> copies,
          std::vector<std::shared_ptr<Mapping>> mappings, std::byte* alias)
       : comm_(std::move(comm)),

@@ -46,6 +46,10 @@ static int fail(char* error, const char* format, ...) {
   va_start(arguments, format);
   vsnprintf(error, NPY_ERROR_SIZE, format, arguments);
   va_end(arguments);
+  /* A message quotes the file, which may hold anything; a terminal should not get it. */
+  for (char* at = error; *at != '\0'; ++at) {
+    *at = *at < ' ' || *at > '~' ? '?' : *at;
+  }
   return -1;
 }
 

@@ -197,8 +197,7 @@ const char* launch_find_mpi(char* plugin, size_t size) {
     *slash = '\0';
   }
   const char* const places[] = {"%s/%s", "%s/../lib/symm/%s", "%s/../lib64/symm/%s",
-#ifdef SYMM_PERF_LIBDIR /* CMAKE_INSTALL_LIBDIR, seen from the programs' folder: \
-                           "../lib/x86_64-linux-gnu" */
+#ifdef SYMM_PERF_LIBDIR /* from the installed programs to the libraries */
                                 "%s/" SYMM_PERF_LIBDIR "/symm/%s",
 #endif
                                 NULL};

@@ -66,7 +66,7 @@ static void draw_grid(const struct axis* x, const struct axis* y, FILE* file) {
   for (double us = exp(y->low); log(us) <= y->high + 1e-9; us *= 10) {
     fprintf(file,
             "<line x1='%d' y1='%.1f' x2='%d' y2='%.1f' stroke='#cccccc'/>"
-            "<text x='%d' y='%.1f' text-anchor='end'>%.4g</text>\n",
+            "<text x='%d' y='%.1f' text-anchor='end'>%.7g</text>\n",
             left, place(y, us), width - right, place(y, us), left - 8, place(y, us) + 4, us);
     for (int i = 2; i < 10 && log(us * i) < y->high; ++i) {
       fprintf(file, "<line x1='%d' y1='%.1f' x2='%d' y2='%.1f' stroke='#f2f2f2'/>\n", left,

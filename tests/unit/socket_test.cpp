@@ -232,8 +232,9 @@ TEST(Listen, APortTakenOnLoopbackIsTakenForEveryInterface) {
 TEST(Listen, OtherFailuresAreNotTakenForInUse) {
   bool in_use = true;
   // Of the range for documentation: no host has it.
-  EXPECT_NE(message_of([&] { listen_at(tcp("192.0.2.77", 1), &in_use); }).find("192.0.2.77:1"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of([&] { listen_at(tcp("198.51.100.77", 1), &in_use); }).find("198.51.100.77:1"),
+      std::string::npos);
   EXPECT_FALSE(in_use);
 }
 
@@ -329,6 +330,30 @@ TEST(Connect, ASilentHostCostsNoMoreThanTheDeadline) {
   EXPECT_EQ(error, ETIMEDOUT);
   EXPECT_GE(took, std::chrono::milliseconds(190));
   EXPECT_LT(took, std::chrono::milliseconds(3000));
+}
+
+std::vector<SocketAddress> addresses_of(const std::vector<Endpoint>& endpoints) {
+  std::vector<SocketAddress> addresses;
+  for (const Endpoint& endpoint : endpoints) {
+    const Resolution one = resolve(endpoint.host, endpoint.port, soon());
+    addresses.insert(addresses.end(), one.addresses.begin(), one.addresses.end());
+  }
+  return addresses;
+}
+
+TEST(Connect, EveryAddressOfAHostHasItsTurn) {
+  const SilentHost silent;
+  const Endpoint refusing = local_endpoint(listen_at(tcp("127.0.0.1"), nullptr).get());
+  const Fd listener = listen_at(tcp("127.0.0.1"), nullptr);
+  const Endpoint live = local_endpoint(listener.get());
+  int error = -1;
+  const Fd client = connect_any(addresses_of({refusing, silent.endpoint(), live}),
+                                Deadline::after_ms(1000), &error);
+  EXPECT_EQ(error, 0);
+  expect_connected(client, accept_one(listener));
+  EXPECT_FALSE(
+      connect_any(addresses_of({refusing, silent.endpoint()}), Deadline::after_ms(100), &error));
+  EXPECT_EQ(error, ECONNREFUSED);
 }
 
 void ignore_signal(int) {}
