@@ -118,6 +118,8 @@ struct SmallFloat {
 using Float16 = SmallFloat<uint16_t, 5, 10, 0x7c00, true>;
 using Float8E4m3 = SmallFloat<uint8_t, 4, 3, 0x7e, false>;  // beyond 448: 448
 using Float8E5m2 = SmallFloat<uint8_t, 5, 2, 0x7b, true>;   // beyond 57344: 57344
+// The greatest and the least are operands, so that an infinity among them is no overflow.
+using Float8E5m2Infinite = SmallFloat<uint8_t, 5, 2, 0x7c, true>;
 
 // Narrow floats of a format above, accumulated in float32.
 template <class Format>

@@ -189,31 +189,32 @@ struct Reduction {
   }
 };
 
-// Sums and products of integers wrap to the same bits whatever the sign: `Wrapping` is the unsigned
-// type, so that both share the code.
-template <class Format, class Wrapping = Format>
+// A dtype may take different formats for different operations.
+template <class Sums, class Extremes = Sums, class Averages = Extremes>
 constexpr void fill(ReduceFunction (&row)[Kernels::kOps]) {
-  row[SYMM_SUM] = Reduction<Wrapping, SYMM_SUM>::run;
-  row[SYMM_PROD] = Reduction<Wrapping, SYMM_PROD>::run;
-  row[SYMM_MAX] = Reduction<Format, SYMM_MAX>::run;
-  row[SYMM_MIN] = Reduction<Format, SYMM_MIN>::run;
-  row[SYMM_AVG] = Reduction<Format, SYMM_AVG>::run;
+  row[SYMM_SUM] = Reduction<Sums, SYMM_SUM>::run;
+  row[SYMM_PROD] = Reduction<Sums, SYMM_PROD>::run;
+  row[SYMM_MAX] = Reduction<Extremes, SYMM_MAX>::run;
+  row[SYMM_MIN] = Reduction<Extremes, SYMM_MIN>::run;
+  row[SYMM_AVG] = Reduction<Averages, SYMM_AVG>::run;
 }
 
 constexpr Kernels make_kernels() {
   Kernels kernels{};
-  fill<Whole<int8_t>, Whole<uint8_t>>(kernels.reduce[SYMM_INT8]);
+  // Sums and products of integers wrap to the same bits whatever the sign, so that both share code.
+  fill<Whole<uint8_t>, Whole<int8_t>>(kernels.reduce[SYMM_INT8]);
   fill<Whole<uint8_t>>(kernels.reduce[SYMM_UINT8]);
-  fill<Whole<int32_t>, Whole<uint32_t>>(kernels.reduce[SYMM_INT32]);
+  fill<Whole<uint32_t>, Whole<int32_t>>(kernels.reduce[SYMM_INT32]);
   fill<Whole<uint32_t>>(kernels.reduce[SYMM_UINT32]);
-  fill<Whole<int64_t>, Whole<uint64_t>>(kernels.reduce[SYMM_INT64]);
+  fill<Whole<uint64_t>, Whole<int64_t>>(kernels.reduce[SYMM_INT64]);
   fill<Whole<uint64_t>>(kernels.reduce[SYMM_UINT64]);
   fill<ConvertedFloat16>(kernels.reduce[SYMM_FLOAT16]);
   fill<Whole<float>>(kernels.reduce[SYMM_FLOAT32]);
   fill<Whole<double>>(kernels.reduce[SYMM_FLOAT64]);
   fill<Narrow<Bfloat16>>(kernels.reduce[SYMM_BFLOAT16]);
   fill<Narrow<Float8E4m3>>(kernels.reduce[SYMM_FLOAT8_E4M3]);
-  fill<Narrow<Float8E5m2>>(kernels.reduce[SYMM_FLOAT8_E5M2]);
+  using E5m2 = Narrow<Float8E5m2>;
+  fill<E5m2, Narrow<Float8E5m2Infinite>, E5m2>(kernels.reduce[SYMM_FLOAT8_E5M2]);
   kernels.copy = copy_bytes;
   return kernels;
 }

@@ -3,8 +3,8 @@
 // Semantics are those of symm_op in symm.h: sources are taken in the order given, 8- and 16-bit
 // floats accumulate in fp32 and are rounded once, integers wrap, float8 saturates. Every level
 // gives the same bits for the same inputs: nothing is contracted to FMA, and a NaN that is
-// computed, not copied, has all bits set. The caller's floating-point controls count: see
-// float_environment.h.
+// computed, not copied, has all bits set. The thread's floating-point controls are the caller's
+// care: reading them can take longer than reducing a cache line.
 #ifndef SYMM_KERNELS_CPU_REDUCE_H_
 #define SYMM_KERNELS_CPU_REDUCE_H_
 
@@ -40,8 +40,7 @@ using ReduceFunction = void (*)(void* out, void* also, const void* const* source
 // not be called. n == 1 copies (AVG by 1 included; float8 and 16-bit floats keep their bits).
 ReduceFunction reduce_function(Level level, symm_dtype dtype, symm_op op);
 
-// memcpy with a choice of store; no overlap. The level as in reduce_function(), one of this
-// build's.
+// memcpy with a choice of store, at a level of this build; no overlap.
 void copy(Level level, void* out, const void* in, size_t bytes, Store store);
 
 }  // namespace symm::cpu
