@@ -1,13 +1,12 @@
-// What a caller writes as `address`, and what a launcher's variables say.
+// What a caller writes as `address`.
 #ifndef SYMM_CORE_ADDRESS_H_
 #define SYMM_CORE_ADDRESS_H_
 
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/environment.h"
 #include "core/socket.h"
 
 namespace symm {
@@ -21,38 +20,28 @@ struct Address {
     kUnix,    // env:// of a launcher without MASTER_ADDR, all ranks on one host: rank 0 serves
   };
   Kind kind = Kind::kTcp;
-  std::vector<Endpoint> endpoints;  // kServed: in the order to try; kTcp, kUnix: one; kFile: none
-  std::string host_id;              // kServed: host_identity() of the server
-  std::string token;                // kServed: the secret; else SYMM_TOKEN or the launcher's job id or ""
-  std::string path;                 // kFile
+  // kServed: in the order to try, a unix one (of use on host_id only) first; kTcp, kUnix: one;
+  // kFile: none.
+  std::vector<Endpoint> endpoints;
+  std::string host_id;  // kServed: host_identity() of the server
+  std::string token;    // kServed: the secret; else SYMM_TOKEN or the launcher's job id or ""
+  std::string path;     // kFile
 };
 
-// What env:// finds out. Which launcher, rank, size, local rank, and the address.
-struct Launcher {
-  std::string name;  // "torchrun", "Open MPI", "PMI", "Slurm", "RANK/WORLD_SIZE"
-  int rank = -1;
-  int size = -1;
-  int local_rank = -1;   // -1: not said
-  std::string job;       // job id, "" where the launcher has none
-  Address address;
-};
-
-// The environment as a function, so that tests need not change the process's own.
-using Environment = std::function<std::optional<std::string>(const std::string&)>;
-Environment process_environment();
-
-// Parses tcp://, file:// and symm:// addresses. Throws INVALID_ARGUMENT with the text, the place and
-// the forms that exist. Strict: port 1..65535, absolute path, no trailing junk, no embedded NUL or
+// Parses tcp://, file:// and symm:// addresses. Throws INVALID_ARGUMENT with the text, the fault
+// and the form expected. Strict: port 1..65535, absolute path, no trailing junk, no embedded NUL or
 // control characters, at most 4096 bytes. `environment` is asked for SYMM_TOKEN.
 Address parse_address(const std::string& text, const Environment& environment);
 bool is_env_address(const std::string& text);  // exactly "env://"
 
-// env://. Throws INVALID_ARGUMENT naming the missing or malformed variable, its value and what to set;
-// UNSUPPORTED under TORCHELASTIC_USE_AGENT_STORE=True with the remedy.
-Launcher read_launcher(const Environment& environment);
+// A host and a port from elsewhere than an address, with the same checks as tcp://host:port: an
+// IPv6 number with or without brackets. Nothing where they are malformed, with *fault saying how.
+std::optional<Endpoint> parse_tcp_endpoint(const std::string& host, const std::string& port,
+                                           std::string* fault);
 
-// symm://… text of a served address; at most SYMM_ADDRESS_SIZE - 1 characters: endpoints that would
-// not fit are left out, last first.
+// The text of a served address, at most SYMM_ADDRESS_SIZE - 1 characters: endpoints that would not
+// fit are left out, last first. Needs one TCP endpoint; takes at most one unix one.
+//   symm://<token, 32 hex digits>@<endpoint>[,<endpoint>...]/<host_id, 32 hex digits>[/<unix name>]
 std::string format_served_address(const Address& address);
 
 }  // namespace symm

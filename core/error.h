@@ -16,8 +16,8 @@ constexpr int kNoRank = -1;
 
 class Error : public std::runtime_error {
  public:
-  // `message` says argument, value, rank and remedy; the boundary puts the function's name before it.
-  // `rank` is the rank to blame in the communicator concerned, or kNoRank.
+  // `message` says argument, value, rank and remedy; the boundary puts the function's name before
+  // it. `rank` is the rank to blame in the communicator concerned, or kNoRank.
   Error(symm_status status, const std::string& message, int rank = kNoRank)
       : std::runtime_error(message), status_(status), rank_(rank) {}
 

@@ -42,7 +42,8 @@ class Fd {
 
 // One place to listen at or connect to.
 struct Endpoint {
-  // Exactly one of the two is used: an abstract unix name (without its leading NUL), or host and port.
+  // Exactly one of the two is used: an abstract unix name (without its leading NUL), or host and
+  // port.
   std::string unix_name;
   std::string host;  // a number or name; IPv6 without brackets
   uint16_t port = 0;
@@ -53,17 +54,28 @@ struct Endpoint {
 };
 
 // A listening socket. For TCP: SO_REUSEADDR; port 0 lets the kernel choose; host "" is every
-// interface, IPv6 and IPv4. Throws Error SYSTEM with endpoint and errno; `in_use`, when not null, is
-// set instead where the address is taken, and an empty Fd returned.
+// interface, IPv6 and IPv4. Throws Error SYSTEM with endpoint and errno; `in_use`, when not null,
+// is set instead where the address is taken, and an empty Fd returned.
 Fd listen_at(const Endpoint& endpoint, bool* in_use);
 // The port a TCP listener or connection is bound to, and the local address of a connection as text.
 Endpoint local_endpoint(int fd);
 
-// A connection, tried once: waits at most until `deadline`. Returns an empty Fd and sets *error (errno
-// value) where it fails. TCP connections get TCP_NODELAY, keepalive (idle 10 s, 3 probes 5 s apart) and
-// TCP_USER_TIMEOUT 30 s. Host names are resolved each time. getaddrinfo's failures are reported as
-// EHOSTUNREACH with *detail.
+// TCP_NODELAY, keepalive (idle 10 s, 3 probes 5 s apart) and TCP_USER_TIMEOUT 30 s, so that a host
+// that vanishes is noticed. connect_once() does it; connections accepted at a listener of
+// listen_at() inherit it.
+void tune_connection(int fd);
+
+// A connection, tried once: waits at most until `deadline` (name look-up included), and tries every
+// address of the host. Returns an empty Fd and sets *error (errno value) where it fails. Host names
+// are resolved each time; failures of that are EHOSTUNREACH with *detail. A unix listener whose
+// backlog is full is ECONNREFUSED, as is a TCP port that answered with ourselves: try again later.
 Fd connect_once(const Endpoint& endpoint, Deadline deadline, int* error, std::string* detail);
+
+// The part of connect_once() that comes after the look-up: the first of the addresses that takes a
+// TCP connection. The time left is shared out equally, so that one that swallows packets does not
+// cost the others their turn. *error is the first address's.
+struct SocketAddress;
+Fd connect_any(const std::vector<SocketAddress>& addresses, Deadline deadline, int* error);
 
 // Numbers of all this host's interfaces that are up, loopback last; IPv6 link-local ones left out.
 std::vector<std::string> interface_addresses();

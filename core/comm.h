@@ -1,0 +1,145 @@
+// One rank's membership of a communicator.
+//
+// Collective set-up calls go through the exchange (agreed steps over the star), all-reduces and
+// barriers of one host through the engine (shared memory). A communicator of one rank has neither.
+#ifndef SYMM_CORE_COMM_H_
+#define SYMM_CORE_COMM_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/call_lock.h"
+#include "core/cpu/engine.h"
+#include "core/exchange.h"
+#include "core/fault.h"
+#include "core/memory.h"
+#include "core/messages.h"
+#include "core/process.h"
+#include "core/rendezvous.h"
+
+namespace symm {
+
+class JsonWriter;
+class Window;
+
+// symm_comm_options with the defaults filled in.
+struct CommOptions {
+  std::string name;
+  AgreedOptions agreed;
+};
+
+class Comm : public ExitListener, public std::enable_shared_from_this<Comm> {
+ public:
+  // symm_comm_create. `failure` is what the boundary found wrong with this rank's arguments: it is
+  // taken into the meeting, so that every rank fails.
+  static std::shared_ptr<Comm> create(const std::string& address, int32_t rank, int32_t size,
+                                      int32_t device, const CommOptions& options,
+                                      const Failure& failure);
+  ~Comm() override;
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(roster_.size()); }
+  int32_t device() const { return SYMM_CPU; }
+  uint64_t generation() const { return generation_; }
+  const CommOptions& options() const { return options_; }
+  const std::vector<RankInfo>& roster() const { return roster_; }
+  bool one_host() const { return one_host_; }
+  const cpu::Engine* engine() const { return engine_.get(); }
+  cpu::Level level() const { return level_; }
+  bool oversubscribed() const { return oversubscribed_; }
+  const std::string& id() const { return id_; }
+
+  // Collective; null for SYMM_NO_COLOR. `failure` as above.
+  std::shared_ptr<Comm> split(int32_t color, int32_t key, const CommOptions& options,
+                              const Failure& failure);
+  void barrier();
+  void all_reduce(const Call& call, const void* input, void* output);
+  std::shared_ptr<Window> alloc_window(size_t bytes, const Failure& failure);
+  // `backing` is what is behind `pointer`; empty for no bytes.
+  std::shared_ptr<Window> register_window(size_t bytes, const Backing& backing, void* pointer,
+                                          const Failure& failure);
+
+  void abort();
+  // SYMM_OK or the sticky error. Any thread.
+  Failure sticky() const;
+  void throw_if_failed() const;
+  // UNSUPPORTED where ranks are on several hosts.
+  void require_one_host(const char* what) const;
+
+  void process_exits() noexcept override;
+
+ private:
+  Comm(int rank, std::vector<RankInfo> roster, CommOptions options);
+  // Joins the star and sets the engine up. `parent` is the communicator being split, or null;
+  // `attendance` the line to the meeting, or null.
+  void connect(const StarAddress& star, const std::shared_ptr<StarHub>& hub, Comm* parent,
+               Attendance* attendance, Deadline deadline);
+  void set_up_engine(Deadline deadline);
+  void watch_peers(std::vector<Fd> pidfds);
+  void peer_process_ended(const std::string& process_id);
+  void leave() noexcept;
+  void on_star_fault(const Failure& failure);
+  void end_child(const Failure& failure);
+
+  Deadline set_up_deadline() const { return Deadline::after_ms(options_.agreed.timeout_ms); }
+  Exchange::Gathered gather(const std::string& kind, Exchange::Contribution contribution,
+                            Deadline deadline);
+  // Agreement: throws on every rank what failed on any.
+  void agree(const std::string& kind, const Failure& failure, Deadline deadline);
+  void begin_setup(const Call& call);
+  // Makes a fault known here and to every other rank; the first one stays.
+  void fail(const Failure& failure);
+  // Every call that other ranks see goes through here: one at a time, none after a fault, and a
+  // sticky error becomes the communicator's.
+  template <class Operation>
+  void run(Operation operation) {
+    const CallLock lock(busy_);
+    throw_if_failed();
+    try {
+      operation();
+    } catch (const Error& e) {
+      if (!is_sticky(e.status())) throw;
+      fail({e.status(), e.rank(), e.what()});
+      // Another fault may have been the first, and is then the one that every later call reports.
+      const Failure failure = fault_.get();
+      throw Error(failure.status, failure.message, failure.rank);
+    }
+  }
+
+  const int rank_;
+  const std::vector<RankInfo> roster_;
+  const CommOptions options_;
+  const uint64_t generation_ = process_generation();
+  bool one_host_ = true;
+  std::string id_;  // random, the same on every rank; names shared mappings in this process
+
+  FaultBox fault_;
+  std::shared_ptr<Reactor> reactor_;
+  std::shared_ptr<Exchange> exchange_;  // null for one rank
+  std::shared_ptr<Mapping> arena_;
+  std::unique_ptr<cpu::Engine> engine_;  // null for several hosts
+  cpu::Level level_ = cpu::Level::kBaseline;
+  bool oversubscribed_ = false;
+  struct Watched {
+    Fd fd;
+    std::string process_id;
+  };
+  std::shared_ptr<std::vector<Watched>> watched_;  // touched in the helper thread only
+  std::atomic<bool> left_{false};
+
+  // The exchange of the communicator that a split is making: this one's fault ends its waits too,
+  // since a rank that dies before it has joined is one the new star has never seen.
+  std::mutex child_mutex_;
+  std::weak_ptr<Exchange> child_;
+
+  std::atomic<uint32_t> busy_{0};  // the CallLock's
+  uint64_t windows_made_ = 0;
+};
+
+}  // namespace symm
+
+#endif  // SYMM_CORE_COMM_H_

@@ -1,0 +1,336 @@
+// How communicators come to be: symm_comm_create and symm_comm_split.
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+
+#include "core/address.h"
+#include "core/attempt.h"
+#include "core/comm.h"
+#include "core/launcher.h"
+#include "core/text.h"
+
+namespace symm {
+namespace {
+
+constexpr char kCreate[] = "symm_comm_create";
+constexpr char kSplit[] = "symm_comm_split";
+constexpr size_t kArenaCommitBytes = 2 << 20;
+
+// CPUs this thread may run on, as bits.
+std::vector<unsigned long> affinity() {
+  constexpr size_t kBits = sizeof(unsigned long) * 8;
+  for (size_t cpus = 1024; cpus <= 65536; cpus *= 2) {
+    std::vector<unsigned long> mask(cpus / kBits);
+    // The raw call: it says how many bytes it wrote, and takes masks of any length.
+    if (syscall(SYS_sched_getaffinity, 0, mask.size() * sizeof(unsigned long), mask.data()) > 0) {
+      return mask;
+    }
+    if (errno != EINVAL) break;
+  }
+  return std::vector<unsigned long>{1};
+}
+
+// A descriptor of this process that becomes readable when it ends; empty before Linux 5.3.
+std::shared_ptr<Fd> open_own_pidfd() {
+#ifdef SYS_pidfd_open
+  auto fd = std::make_shared<Fd>(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  if (*fd) return fd;
+#endif
+  return nullptr;
+}
+
+// What a rank says of its CPUs.
+struct CpuInfo {
+  cpu::Level level = cpu::Level::kBaseline;
+  std::vector<unsigned long> mask;
+};
+
+Bytes encode(const CpuInfo& info) {
+  Writer w;
+  w.u8(static_cast<uint8_t>(info.level));
+  w.u32(static_cast<uint32_t>(info.mask.size()));
+  for (const unsigned long bits : info.mask) w.u64(bits);
+  return w.take();
+}
+
+CpuInfo decode_cpu_info(const Bytes& blob) {
+  Reader r(blob);
+  CpuInfo info;
+  info.level = static_cast<cpu::Level>(r.u8());
+  const uint32_t words = r.u32();
+  for (uint32_t i = 0; i < words; ++i) info.mask.push_back(static_cast<unsigned long>(r.u64()));
+  r.end();
+  return info;
+}
+
+// A rank's wish in a split.
+struct SplitWish {
+  int32_t color = 0;
+  int32_t key = 0;
+  CommOptions options;
+};
+
+Bytes encode(const SplitWish& wish) {
+  Writer w;
+  w.i32(wish.color);
+  w.i32(wish.key);
+  w.string(wish.options.name);
+  w.u64(wish.options.agreed.scratch_bytes);
+  w.i32(wish.options.agreed.timeout_ms);
+  w.i32(wish.options.agreed.wait_timeout_ms);
+  w.u32(wish.options.agreed.flags);
+  return w.take();
+}
+
+SplitWish decode_split_wish(const Bytes& blob) {
+  Reader r(blob);
+  SplitWish wish;
+  wish.color = r.i32();
+  wish.key = r.i32();
+  wish.options.name = r.string(kMostBlob);
+  wish.options.agreed.scratch_bytes = r.u64();
+  wish.options.agreed.timeout_ms = r.i32();
+  wish.options.agreed.wait_timeout_ms = r.i32();
+  wish.options.agreed.flags = r.u32();
+  r.end();
+  return wish;
+}
+
+// Members of each color, ranked by key, then by old rank.
+std::map<int32_t, std::vector<int>> groups_of(const std::vector<SplitWish>& wishes) {
+  std::map<int32_t, std::vector<int>> groups;
+  for (size_t rank = 0; rank < wishes.size(); ++rank) {
+    if (wishes[rank].color != SYMM_NO_COLOR)
+      groups[wishes[rank].color].push_back(static_cast<int>(rank));
+  }
+  for (auto& [color, members] : groups) {
+    std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+      return wishes[static_cast<size_t>(a)].key < wishes[static_cast<size_t>(b)].key;
+    });
+  }
+  return groups;
+}
+
+// Every rank has the same wishes before it, so every rank comes to the same verdict.
+void check_options(const std::vector<SplitWish>& wishes,
+                   const std::map<int32_t, std::vector<int>>& groups) {
+  for (const auto& [color, members] : groups) {
+    const auto& first = wishes[static_cast<size_t>(members[0])].options;
+    for (const int rank : members) {
+      const auto& other = wishes[static_cast<size_t>(rank)].options;
+      if (other.name != first.name || !(other.agreed == first.agreed)) {
+        throw Error(SYMM_INVALID_ARGUMENT,
+                    text("options differ between rank ", members[0], " and rank ", rank,
+                         ", which are both in color ", color,
+                         ": name, scratch_bytes, timeouts and flags must be equal"),
+                    rank);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Comm> Comm::create(const std::string& address, int32_t rank, int32_t size,
+                                   int32_t device, const CommOptions& options,
+                                   const Failure& failure) {
+  const Deadline deadline = Deadline::after_ms(options.agreed.timeout_ms);
+  Address where;
+  if (is_env_address(address)) {
+    Launcher launcher = read_launcher(process_environment());
+    if (rank == SYMM_FROM_ADDRESS) rank = launcher.rank;
+    if (size == SYMM_FROM_ADDRESS) size = launcher.size;
+    where = std::move(launcher.address);
+  } else {
+    where = parse_address(address, process_environment());
+  }
+  Hello hello;
+  hello.version = library_version();
+  hello.token = where.token;
+  hello.name = options.name;
+  hello.rank = rank;
+  hello.size = size;
+  hello.info = own_rank_info(device);
+  hello.options = options.agreed;
+  hello.failure = failure;
+  const bool in_range = size >= 1 && size <= kMostRanks && rank >= 0 && rank < size;
+  if (!in_range && failure.status == SYMM_OK) {
+    hello.failure = {
+        SYMM_INVALID_ARGUMENT, rank,
+        rank == SYMM_FROM_ADDRESS || size == SYMM_FROM_ADDRESS
+            ? text("rank ", rank, ", size ", size,
+                   ": only env:// knows them; give both with address \"", address, "\"")
+            : text("rank ", rank, " of size ", size, ": size must be in 1..", kMostRanks,
+                   " and rank in 0..size-1")};
+  }
+  // A rank that is wrong about itself tells the others, if there can be any.
+  if (size <= 1 || size > kMostRanks || rank < 0) {
+    if (hello.failure.status != SYMM_OK) {
+      throw Error(hello.failure.status, hello.failure.message, hello.failure.rank);
+    }
+    const std::shared_ptr<Comm> alone(new Comm(0, {hello.info}, options));
+    alone->id_ = random_hex(16);
+    alone->level_ = cpu::best_level();
+    add_exit_listener(alone);
+    return alone;
+  }
+  install_process_handlers();
+  Meeting meeting = [&] {
+    try {
+      return meet(where, address, hello, deadline);
+    } catch (const Error& e) {
+      // A rank whose own call is wrong says that, whatever became of the meeting.
+      if (hello.failure.status == SYMM_OK) throw;
+      throw Error(hello.failure.status, hello.failure.message, hello.failure.rank);
+    }
+  }();
+  const std::shared_ptr<Comm> comm(new Comm(rank, std::move(meeting.roster), options));
+  comm->connect(meeting.star, meeting.hub, nullptr, meeting.attendance.get(), deadline);
+  add_exit_listener(comm);
+  return comm;
+}
+
+void Comm::on_star_fault(const Failure& failure) {
+  if (!fault_.set(failure)) return;
+  if (engine_) engine_->raise({failure.status, failure.rank, failure.message});
+  end_child(failure);
+}
+
+void Comm::connect(const StarAddress& star, const std::shared_ptr<StarHub>& hub, Comm* parent,
+                   Attendance* attendance, Deadline deadline) {
+  id_ = star.uid;
+  exchange_ = Exchange::join(star, hub, rank_, roster_.front().host_id, deadline);
+  if (parent != nullptr) {
+    {
+      std::lock_guard lock(parent->child_mutex_);
+      parent->child_ = exchange_;
+    }
+    // A fault of the parent that came before it knew its child.
+    if (parent->fault_.is_set()) exchange_->end_with(parent->fault_.get());
+  }
+  if (attendance != nullptr) {
+    attendance->on_lost([weak = std::weak_ptr<Exchange>(exchange_)](const Failure& failure) {
+      if (const auto exchange = weak.lock()) {
+        exchange->send_fault(failure);
+        exchange->end_with(failure);
+      }
+    });
+  }
+  set_up_engine(deadline);
+  exchange_->set_on_fault([weak = weak_from_this()](const Failure& failure) {
+    if (const auto self = weak.lock()) self->on_star_fault(failure);
+  });
+  if (attendance != nullptr) attendance->settled();
+}
+
+// Three agreed steps: who has which CPUs, rank 0's arena, and that everyone has mapped it.
+void Comm::set_up_engine(Deadline deadline) {
+  CpuInfo own{cpu::best_level(), affinity()};
+  auto facts = gather(kCreate, {{}, encode(own), one_host_ ? open_own_pidfd() : nullptr}, deadline);
+  level_ = own.level;
+  std::vector<unsigned long> everyones(own.mask.size());
+  const Failure understood = attempt([&] {
+    for (const Bytes& blob : facts.blobs) {
+      const CpuInfo info = decode_cpu_info(blob);
+      level_ = std::min(level_, info.level);
+      everyones.resize(std::max(everyones.size(), info.mask.size()));
+      for (size_t i = 0; i < info.mask.size(); ++i) everyones[i] |= info.mask[i];
+    }
+  });
+  if (!one_host_) {
+    agree(kCreate, understood, deadline);
+    return;
+  }
+  size_t cpus = 0;
+  for (const unsigned long bits : everyones) cpus += static_cast<size_t>(__builtin_popcountl(bits));
+  oversubscribed_ = static_cast<size_t>(size()) > cpus;
+
+  cpu::EngineOptions options;
+  options.rank = rank_;
+  options.size = size();
+  options.level = level_;
+  options.oversubscribed = oversubscribed_;
+  options.scratch_bytes = options_.agreed.scratch_bytes;
+  options.wait_timeout_ms = options_.agreed.wait_timeout_ms;
+  size_t bytes = 0;
+  std::shared_ptr<Fd> arena;
+  const std::string key = "arena " + id_;
+  const Failure made = attempt([&] {
+    if (understood.status != SYMM_OK) throw Error(understood.status, understood.message);
+    bytes = round_up(cpu::arena_bytes(options), page_size());
+    if (rank_ != 0) return;
+    arena = create_memfd("symm-arena", bytes);
+    arena_ = shared_mapping(key, *arena, 0, bytes);
+  });
+  auto shared = gather(kCreate, {made, {}, arena}, deadline);
+  const Failure mapped = attempt([&] {
+    if (rank_ != 0) arena_ = shared_mapping(key, shared.fds[0], 0, bytes);
+    // What every call touches exists before the first one does; the rest comes at first touch.
+    if (rank_ == 0) commit(*arena, 0, std::min(bytes, kArenaCommitBytes));
+    engine_ = std::make_unique<cpu::Engine>(arena_->data(), options, fault_.word(), [this] {
+      const Failure failure = fault_.get();
+      return cpu::Fault{failure.status, failure.rank, failure.message};
+    });
+  });
+  agree(kCreate, mapped, deadline);
+  watch_peers(std::move(facts.fds));
+}
+
+std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions& options,
+                                  const Failure& failure) {
+  std::shared_ptr<Comm> child;
+  run([&] {
+    const Deadline deadline = set_up_deadline();
+    Call call;
+    call.form = Form::kSplit;
+    begin_setup(call);
+    const auto said =
+        gather(kSplit, {failure, encode(SplitWish{color, key, options}), nullptr}, deadline);
+    std::vector<SplitWish> wishes;
+    const Failure understood = attempt([&] {
+      for (const Bytes& blob : said.blobs) wishes.push_back(decode_split_wish(blob));
+    });
+    if (understood.status != SYMM_OK) throw Error(understood.status, understood.message);
+    const auto groups = groups_of(wishes);
+    check_options(wishes, groups);
+
+    // The leaders open their stars before anyone may join them.
+    const std::vector<int> members = color == SYMM_NO_COLOR ? std::vector<int>{} : groups.at(color);
+    const bool leads = members.size() > 1 && members[0] == rank_;
+    std::shared_ptr<StarHub> hub;
+    std::vector<std::shared_ptr<Listener>> listeners;
+    StarAddress star;
+    const Failure opened = attempt([&] {
+      if (!leads) return;
+      hub = StarHub::open(static_cast<int>(members.size()));
+      star = open_star(*hub, one_host_ ? std::vector<std::string>{} : interface_addresses(),
+                       &listeners);
+    });
+    const auto stars = gather(kSplit, {opened, symm::encode(star), nullptr}, deadline);
+
+    const Failure built = attempt([&] {
+      if (members.empty()) return;
+      std::vector<RankInfo> roster;
+      for (const int member : members) roster.push_back(roster_[static_cast<size_t>(member)]);
+      const auto own = std::find(members.begin(), members.end(), rank_) - members.begin();
+      child.reset(new Comm(static_cast<int>(own), std::move(roster), options));
+      if (members.size() == 1) {
+        child->id_ = random_hex(16);
+        child->level_ = cpu::best_level();
+        return;
+      }
+      const Bytes& blob = stars.blobs[static_cast<size_t>(members[0])];
+      child->connect(decode_star_address(blob), hub, this, nullptr, deadline);
+    });
+    // Groups that failed say so here; that takes them up to the deadline and the hub's grace.
+    agree(kSplit, built, Deadline(deadline.when() + std::chrono::seconds(5)));
+    if (child) add_exit_listener(child);
+  });
+  return child;
+}
+
+}  // namespace symm

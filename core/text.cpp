@@ -1,0 +1,23 @@
+#include "core/text.h"
+
+#include "core/error.h"
+
+namespace symm {
+
+std::string rank_list(const std::vector<int>& ranks) {
+  constexpr size_t kMostListed = 16;
+  if (ranks.size() == 1) return text("rank ", ranks[0]);
+  std::string list = "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i == kMostListed) return text(list, ", ... (", ranks.size(), " ranks)");
+    if (i > 0) list += i + 1 == ranks.size() ? " and " : ", ";
+    list += std::to_string(ranks[i]);
+  }
+  return list;
+}
+
+std::string library_version() {
+  return text(SYMM_VERSION_MAJOR, ".", SYMM_VERSION_MINOR, ".", SYMM_VERSION_PATCH);
+}
+
+}  // namespace symm

@@ -1,0 +1,55 @@
+// Memory of a communicator that every rank sees. It keeps its communicator alive.
+#ifndef SYMM_CORE_WINDOW_H_
+#define SYMM_CORE_WINDOW_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/comm.h"
+#include "core/memory.h"
+
+namespace symm {
+
+class Window {
+ public:
+  // `copies` are the ranks' memories as this process sees them, by rank; `mappings` keep them
+  // alive. `alias`, if not null, is the caller's own address of this rank's copy.
+  Window(std::shared_ptr<Comm> comm, uint64_t number, size_t bytes, std::vector<std::byte*> copies,
+         std::vector<std::shared_ptr<Mapping>> mappings, std::byte* alias)
+      : comm_(std::move(comm)),
+        number_(number),
+        bytes_(bytes),
+        copies_(std::move(copies)),
+        mappings_(std::move(mappings)),
+        alias_(alias) {}
+
+  Comm& comm() const { return *comm_; }
+  uint64_t generation() const { return comm_->generation(); }
+  size_t size() const { return bytes_; }
+  // Throws INVALID_ARGUMENT for a rank out of range. Null for a window of 0 bytes.
+  void* data(int rank) const;
+
+  // Checks extents and overlap, then runs; see symm_window_all_reduce.
+  void all_reduce(size_t offset, void* output, size_t count, symm_dtype dtype, symm_op op);
+
+ private:
+  const std::shared_ptr<Comm> comm_;
+  const uint64_t number_;
+  const size_t bytes_;
+  const std::vector<std::byte*> copies_;
+  const std::vector<std::shared_ptr<Mapping>> mappings_;
+  std::byte* const alias_;
+};
+
+// Argument checks that all-reduces of every form share. Throw INVALID_ARGUMENT or UNSUPPORTED.
+void check_dtype_and_op(symm_dtype dtype, symm_op op);
+size_t checked_bytes(size_t count, symm_dtype dtype);
+void check_pointer(const char* name, const void* pointer, size_t bytes, size_t alignment);
+// Either the same address, or no byte in common.
+void check_overlap(const char* input_name, const void* input, const void* output, size_t bytes);
+
+}  // namespace symm
+
+#endif  // SYMM_CORE_WINDOW_H_

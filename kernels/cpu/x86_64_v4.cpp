@@ -1,0 +1,9 @@
+// The kernels for x86-64-v4: CMakeLists.txt compiles this file with -march=x86-64-v4.
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/loops.h"
+
+namespace symm::cpu {
+
+constinit const Kernels kX86V4Kernels = make_kernels();
+
+}  // namespace symm::cpu

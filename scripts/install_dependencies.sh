@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Installs what is missing of the things asked for, on Debian and Ubuntu as root or with sudo;
+# elsewhere prints what to install and fails.
+#
+# Usage: install_dependencies.sh GROUP...   GROUP: build, data, test, fuzz, format
+set -euo pipefail
+exec < /dev/null
+
+has() { command -v "$1" > /dev/null 2>&1; }
+
+# compiles COMPILER TEXT [OPTION...]: whether it makes a program of that text.
+compiles() {
+  local compiler=$1 text=$2 directory status=0
+  shift 2
+  has "$compiler" || return 1
+  directory=$(mktemp -d)
+  echo "$text" > "$directory/probe.cpp"
+  "$compiler" "$directory/probe.cpp" -o "$directory/probe" "$@" > /dev/null 2>&1 || status=1
+  rm -rf "$directory"
+  return "$status"
+}
+
+has_ensurepip() { has python3 && python3 -c 'import ensurepip, venv' > /dev/null 2>&1; }
+# MPI's headers, not only its commands.
+has_mpi() { has mpirun && has mpicc && compiles mpicc '#include <mpi.h>' -E; }
+has_gtest() { compiles g++ '#include <gtest/gtest.h>' -E; }
+has_fuzzer() {
+  compiles clang++ 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) {
+    return 0; }' -fsanitize=fuzzer,address,undefined
+}
+available() { has apt-cache && [ -n "$(apt-cache search --names-only "^$1\$" 2> /dev/null)" ]; }
+
+missing=()
+# need PACKAGE PROBE...: the package, unless the probe finds what it is for.
+need() {
+  local package=$1
+  shift
+  "$@" || missing+=("$package")
+}
+
+need_group() {
+  case $1 in
+    build)
+      need g++ has g++
+      need gcc has gcc
+      need cmake has cmake
+      need ninja-build has ninja
+      ;;
+    data)
+      need python3-venv has_ensurepip
+      need ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
+      ;;
+    test)
+      need libgtest-dev has_gtest
+      need pkg-config has pkg-config
+      need binutils has readelf
+      need iproute2 has ip
+      need openmpi-bin has mpirun
+      need libopenmpi-dev has_mpi
+      need util-linux has setarch
+      ;;
+    fuzz) need clang has clang++ ;;
+    format) need clang-format-14 has clang-format-14 ;;
+    *)
+      echo "install_dependencies.sh: unknown group '$1'" >&2
+      exit 2
+      ;;
+  esac
+}
+
+# How to become root; fails, saying what to install, where that cannot be.
+as_root=()
+prepare_root() {
+  if ! has apt-get; then
+    echo "Missing, by the names that Debian and Ubuntu give them: $*" >&2
+    echo "Install them by this system's package manager, then run this command again." >&2
+    exit 1
+  fi
+  [ "$(id -u)" != 0 ] || return 0
+  # Without a terminal sudo cannot ask for a password.
+  if has sudo && { [ -t 2 ] || sudo -n true 2> /dev/null; }; then
+    as_root=(sudo)
+    return 0
+  fi
+  echo "Missing: $*" >&2
+  echo "As root, run: apt-get update && apt-get install -y --no-install-recommends $*" >&2
+  exit 1
+}
+
+install() {
+  prepare_root "$@"
+  echo "Installing: $*"
+  # The lists of a fresh machine are empty or old.
+  if ! apt_install "$@" > /dev/null 2>&1; then
+    "${as_root[@]}" apt-get update -q > /dev/null
+    apt_install "$@" > /dev/null
+  fi
+}
+
+apt_install() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+    --no-install-recommends "$@"
+}
+
+for group in "$@"; do need_group "$group"; done
+[ "${#missing[@]}" = 0 ] || install "${missing[@]}"
+
+# The runtime of clang's sanitizers is a package by the version of the clang that came; where there
+# is none it lies in clang's own.
+if [[ " $* " == *" fuzz "* ]] && ! has_fuzzer; then
+  version=$(clang++ -dumpversion | cut -d. -f1)
+  runtime=libclang-rt-$version-dev
+  available "$runtime" || runtime=libclang-common-$version-dev
+  install "$runtime"
+  if ! has_fuzzer; then
+    echo "clang++ $version still cannot link -fsanitize=fuzzer,address,undefined" >&2
+    exit 1
+  fi
+fi

@@ -1,0 +1,238 @@
+// Ranks on different hosts, which network name spaces stand for: what works there, and what is said
+// of what does not. The test makes the name spaces and their link itself, as root, and removes
+// them.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "capi/symm.h"
+#include "tests/support/calls.h"
+#include "tests/support/places.h"
+
+namespace symm_test {
+namespace {
+
+int shell(const std::string& command) { return system((command + " >/dev/null 2>&1").c_str()); }
+
+// Two hosts with a wire between them.
+class Hosts : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (getuid() != 0) GTEST_SKIP() << "only root can make network name spaces";
+    if (shell("command -v ip") != 0) GTEST_SKIP() << "iproute2 is not installed";
+    const std::string id = std::to_string(getpid());
+    left = "symm-l" + id;
+    right = "symm-r" + id;
+    const std::string net = "10.99." + std::to_string(std::random_device()() % 250) + ".";
+    left_address = net + "1";
+    const std::string l = "sl" + id, r = "sr" + id;
+    if (shell("ip netns add " + left) != 0) GTEST_SKIP() << "`ip netns add` is not allowed here";
+    const std::string commands[] = {
+        "ip netns add " + right,
+        "ip link add " + l + " netns " + left + " type veth peer name " + r + " netns " + right,
+        "ip -n " + left + " addr add " + net + "1/24 dev " + l,
+        "ip -n " + right + " addr add " + net + "2/24 dev " + r,
+        "ip -n " + left + " link set lo up",
+        "ip -n " + right + " link set lo up",
+        "ip -n " + left + " link set " + l + " up",
+        "ip -n " + right + " link set " + r + " up"};
+    for (const std::string& command : commands) ASSERT_EQ(shell(command), 0) << command;
+    cut = "ip -n " + left + " link set " + l + " down";
+  }
+  void TearDown() override {
+    // A name space goes with its last process and its name; so does the wire.
+    if (!left.empty()) shell("ip netns del " + left);
+    if (!right.empty()) shell("ip netns del " + right);
+  }
+
+  // Even processes on the left, odd ones on the right; rank 0 serves on the left.
+  RunOptions options(const std::string& argument = "") const {
+    RunOptions result;
+    result.address = "tcp://" + left_address + ":" + std::to_string(20000 + getpid() % 10000);
+    result.argument = argument;
+    result.network = [this](int process) { return process % 2 == 0 ? left : right; };
+    return result;
+  }
+
+  std::string left, right, left_address, cut;
+};
+
+TEST_F(Hosts, CreateSplitAndBarrierWorkAcrossThem) {
+  for (const Layout layout : {processes(2), processes(4), mixed(2, 2)}) {
+    run(
+        layout,
+        [](Rank& rank) {
+          const Comm world = create(rank);
+          ASSERT_NE(world, nullptr);
+          EXPECT_EQ(rank_of(world.get()), rank.rank);
+          for (int i = 0; i < 50; ++i) EXPECT_TRUE(ok(symm_comm_barrier(world.get(), nullptr)));
+          const Comm reversed = split(world.get(), 0, -rank.rank);
+          EXPECT_EQ(rank_of(reversed.get()), rank.size - 1 - rank.rank);
+          EXPECT_TRUE(ok(symm_comm_barrier(reversed.get(), nullptr)));
+          EXPECT_TRUE(ok(symm_comm_barrier(world.get(), nullptr)));
+          EXPECT_TRUE(ok(symm_comm_check(world.get(), nullptr)));
+        },
+        options());
+  }
+}
+
+TEST_F(Hosts, ABarrierWaitsForTheSlowestOfThem) {
+  run(
+      processes(2),
+      [](Rank& rank) {
+        const Comm comm = create(rank);
+        ASSERT_NE(comm, nullptr);
+        EXPECT_TRUE(ok(symm_comm_barrier(comm.get(), nullptr)));
+        const Stopwatch clock;
+        if (rank.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        EXPECT_TRUE(ok(symm_comm_barrier(comm.get(), nullptr)));
+        EXPECT_GT(clock.seconds(), 0.25);
+      },
+      options());
+}
+
+TEST_F(Hosts, WindowsAndAllReducesAreUnsupportedAtOnceOnEveryRankAndNotForGood) {
+  run(
+      processes(3),
+      [](Rank& rank) {
+        const Comm comm = create(rank);
+        ASSERT_NE(comm, nullptr);
+        float value = 1;
+        symm_window* window = nullptr;
+        if (rank.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(400));
+        const Stopwatch clock;
+        EXPECT_TRUE(
+            fails(SYMM_UNSUPPORTED,
+                  symm_all_reduce(comm.get(), &value, &value, 1, SYMM_FLOAT32, SYMM_SUM, nullptr),
+                  {"symm_all_reduce", "host"}));
+        EXPECT_TRUE(fails(SYMM_UNSUPPORTED, symm_window_alloc(comm.get(), 64, nullptr, &window),
+                          {"symm_window_alloc", "host"}));
+        EXPECT_TRUE(fails(SYMM_UNSUPPORTED,
+                          symm_window_register(comm.get(), &value, 4, nullptr, &window),
+                          {"symm_window_register", "host"}));
+        EXPECT_EQ(window, nullptr);
+        EXPECT_LT(clock.seconds(), 0.2 * kSlowdown) << "waited for another rank";
+        EXPECT_EQ(value, 1);
+        EXPECT_TRUE(ok(symm_comm_check(comm.get(), nullptr)));
+        EXPECT_TRUE(ok(symm_comm_barrier(comm.get(), nullptr)));
+      },
+      options());
+}
+
+TEST_F(Hosts, ASubgroupOfOneHostHasWindowsAndAllReduces) {
+  run(
+      processes(4),
+      [](Rank& rank) {
+        const Comm world = create(rank);
+        ASSERT_NE(world, nullptr);
+        const Comm local = split(world.get(), rank.rank % 2, 0);
+        const Window window = alloc(local.get(), 4096);
+        ASSERT_NE(window, nullptr);
+        EXPECT_TRUE(adds_up(local.get()));
+        EXPECT_TRUE(ok(symm_comm_barrier(world.get(), nullptr)));
+      },
+      options());
+}
+
+TEST_F(Hosts, ADeathOnOneIsToldOnTheOther) {
+  for (int victim : {0, 1}) {
+    Ranks ranks(
+        processes(3),
+        [](Rank& rank) {
+          const Comm comm = create(rank);
+          ASSERT_NE(comm, nullptr);
+          rank.at("ready");
+          if (std::to_string(rank.rank) == rank.argument) rank.hear();
+          EXPECT_TRUE(
+              fails(SYMM_PEER, symm_comm_barrier(comm.get(), nullptr), {"rank " + rank.argument}));
+        },
+        options(std::to_string(victim)));
+    ranks.wait_for_all("ready");
+    const Stopwatch clock;
+    ranks.signal(victim, SIGKILL);
+    ranks.finish();
+    EXPECT_LT(clock.seconds(), 1.5 * kSlowdown);
+  }
+}
+
+TEST_F(Hosts, LeavingAndAbortReachTheOther) {
+  run(
+      processes(2),
+      [](Rank& rank) {
+        Comm first = create(rank, "left");
+        Comm second = create(rank, "aborted");
+        ASSERT_NE(second, nullptr);
+        if (rank.rank == 1) {
+          first.reset();
+          EXPECT_TRUE(ok(symm_comm_abort(second.get())));
+        } else {
+          EXPECT_TRUE(
+              fails(SYMM_PEER, symm_comm_barrier(first.get(), nullptr), {"rank 1", "left"}));
+          EXPECT_TRUE(fails(SYMM_ABORTED, symm_comm_barrier(second.get(), nullptr), {"rank 1"}));
+        }
+      },
+      options());
+}
+
+TEST_F(Hosts, MismatchedCallsAreToldAcrossThem) {
+  run(
+      processes(2),
+      [](Rank& rank) {
+        const Comm comm = create(rank);
+        ASSERT_NE(comm, nullptr);
+        symm_comm* out = nullptr;
+        const symm_status status = rank.rank == 0
+                                       ? symm_comm_barrier(comm.get(), nullptr)
+                                       : symm_comm_split(comm.get(), 0, 0, nullptr, &out);
+        EXPECT_TRUE(fails(SYMM_MISMATCH, status, {"symm_comm_barrier", "symm_comm_split"}));
+      },
+      options());
+}
+
+TEST_F(Hosts, ACutWireEndsTheWaitAtItsDeadline) {
+  Ranks ranks(
+      processes(2),
+      [](Rank& rank) {
+        const Comm comm = create(rank, comm_options(nullptr, 10000, 1000));
+        ASSERT_NE(comm, nullptr);
+        rank.at("ready");
+        rank.hear();
+        const Stopwatch clock;
+        const symm_status status = symm_comm_barrier(comm.get(), nullptr);
+        EXPECT_TRUE(status == SYMM_TIMEOUT || status == SYMM_PEER) << symm_status_name(status);
+        EXPECT_LT(clock.seconds(), 3 * kSlowdown);
+        EXPECT_TRUE(mentions_all(symm_last_error(), {"rank " + std::to_string(1 - rank.rank)}));
+      },
+      options());
+  ranks.wait_for_all("ready");
+  ASSERT_EQ(shell(cut), 0);
+  ranks.tell_all("go on");
+  ranks.finish();
+}
+
+TEST_F(Hosts, AHostThatCannotBeReachedIsToldWithinTheDeadline) {
+  shell(cut);
+  run(
+      processes(2),
+      [](Rank& rank) {
+        const symm_comm_options chosen = comm_options(nullptr, 1000);
+        symm_comm* comm = nullptr;
+        const Stopwatch clock;
+        EXPECT_TRUE(fails(
+            SYMM_TIMEOUT,
+            symm_comm_create(rank.address.c_str(), rank.rank, rank.size, SYMM_CPU, &chosen, &comm),
+            {"rank " + std::to_string(1 - rank.rank)}));
+        EXPECT_LT(clock.seconds(), 2.5 * kSlowdown);
+      },
+      options());
+}
+
+}  // namespace
+}  // namespace symm_test

@@ -1,0 +1,242 @@
+// One rank's failure in a collective set-up call is every rank's, names that rank, and ends
+// nothing.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "capi/symm.h"
+#include "tests/support/calls.h"
+#include "tests/support/footprint.h"
+
+namespace symm_test {
+namespace {
+
+// Runs `wrong` on one rank after the other and `right` on all others: both must fail alike.
+void one_rank_at_a_time(const Rank& rank, symm_comm* comm, symm_status expected,
+                        const std::function<symm_status()>& right,
+                        const std::function<symm_status()>& wrong) {
+  for (int culprit = 0; culprit < rank.size; ++culprit) {
+    const Stopwatch clock;
+    const symm_status status = rank.rank == culprit ? wrong() : right();
+    EXPECT_TRUE(fails(expected, status)) << "rank " << culprit << " was wrong";
+    if (rank.rank != culprit) {
+      EXPECT_TRUE(mentions_all(symm_last_error(), {"rank " + std::to_string(culprit)}));
+    }
+    EXPECT_LT(clock.seconds(), 5 * kSlowdown);
+    EXPECT_TRUE(ok(symm_comm_check(comm, nullptr)));
+    EXPECT_TRUE(adds_up(comm));
+  }
+}
+
+TEST(SetupAgreement, ABadColorFailsTheSplitOnEveryRank) {
+  run(processes(3), [](Rank& rank) {
+    const Comm comm = create(rank);
+    ASSERT_NE(comm, nullptr);
+    symm_comm* out = nullptr;
+    one_rank_at_a_time(
+        rank, comm.get(), SYMM_INVALID_ARGUMENT,
+        [&] { return symm_comm_split(comm.get(), 0, 0, nullptr, &out); },
+        [&] { return symm_comm_split(comm.get(), -5, 0, nullptr, &out); });
+    EXPECT_EQ(out, nullptr);
+    const Comm half = split(comm.get(), 0, 0);
+    EXPECT_TRUE(adds_up(half.get()));
+  });
+}
+
+TEST(SetupAgreement, ANullOutputFailsEveryRank) {
+  run(processes(3), [](Rank& rank) {
+    const Comm comm = create(rank);
+    ASSERT_NE(comm, nullptr);
+    symm_window* window = nullptr;
+    symm_comm* out = nullptr;
+    one_rank_at_a_time(
+        rank, comm.get(), SYMM_INVALID_ARGUMENT,
+        [&] { return symm_window_alloc(comm.get(), 64, nullptr, &window); },
+        [&] { return symm_window_alloc(comm.get(), 64, nullptr, nullptr); });
+    one_rank_at_a_time(
+        rank, comm.get(), SYMM_INVALID_ARGUMENT,
+        [&] { return symm_comm_split(comm.get(), 0, 0, nullptr, &out); },
+        [&] { return symm_comm_split(comm.get(), 0, 0, nullptr, nullptr); });
+    EXPECT_EQ(window, nullptr);
+    EXPECT_EQ(out, nullptr);
+  });
+}
+
+TEST(SetupAgreement, UnknownOptionsFailEveryRank) {
+  run(processes(2), [](Rank& rank) {
+    const Comm comm = create(rank);
+    ASSERT_NE(comm, nullptr);
+    symm_window* window = nullptr;
+    symm_window_options unknown = window_options();
+    unknown.flags = 1u << 30;
+    one_rank_at_a_time(
+        rank, comm.get(), SYMM_UNSUPPORTED,
+        [&] { return symm_window_alloc(comm.get(), 64, nullptr, &window); },
+        [&] { return symm_window_alloc(comm.get(), 64, &unknown, &window); });
+    symm_comm* out = nullptr;
+    symm_comm_options negative = comm_options();
+    negative.wait_timeout_ms = -1;
+    one_rank_at_a_time(
+        rank, comm.get(), SYMM_INVALID_ARGUMENT,
+        [&] { return symm_comm_split(comm.get(), 0, 0, nullptr, &out); },
+        [&] { return symm_comm_split(comm.get(), 0, 0, &negative, &out); });
+  });
+}
+
+TEST(SetupAgreement, MemoryThatCannotBeSharedFailsTheRegistrationOnEveryRank) {
+  run(processes(3), [](Rank& rank) {
+    const Comm comm = create(rank);
+    ASSERT_NE(comm, nullptr);
+    const Window home = alloc(comm.get(), 4096);
+    std::vector<char> heap(4096);
+    symm_window* window = nullptr;
+    one_rank_at_a_time(
+        rank, comm.get(), SYMM_UNSUPPORTED,
+        [&] {
+          return symm_window_register(comm.get(), data(home.get(), rank.rank), 4096, nullptr,
+                                      &window);
+        },
+        [&] { return symm_window_register(comm.get(), heap.data(), 4096, nullptr, &window); });
+    one_rank_at_a_time(
+        rank, comm.get(), SYMM_INVALID_ARGUMENT,
+        [&] {
+          return symm_window_register(comm.get(), data(home.get(), rank.rank), 4096, nullptr,
+                                      &window);
+        },
+        [&] { return symm_window_register(comm.get(), nullptr, 4096, nullptr, &window); });
+    EXPECT_EQ(window, nullptr);
+  });
+}
+
+TEST(SetupAgreement, WindowsOfDifferentSizesFailEveryRankWithTheSizes) {
+  run(processes(3), [](Rank& rank) {
+    const Comm comm = create(rank);
+    ASSERT_NE(comm, nullptr);
+    symm_window* window = nullptr;
+    const size_t bytes = rank.rank == 1 ? 8192 : 4096;
+    const symm_status status = symm_window_alloc(comm.get(), bytes, nullptr, &window);
+    EXPECT_NE(status, SYMM_OK);
+    EXPECT_TRUE(mentions_all(symm_last_error(), {"symm_window_alloc", "rank 1", "4096", "8192"}));
+    EXPECT_EQ(window, nullptr);
+    rank.give(symm_status_name(status));
+  });
+}
+
+TEST(SetupAgreement, MoreThanAFileMayHoldIsOutOfMemoryOnEveryRank) {
+  run(processes(3), [](Rank& rank) {
+    const Comm comm = create(rank);
+    ASSERT_NE(comm, nullptr);
+    // Past its file size limit a process would get SIGXFSZ: the library must not raise it.
+    const Footprint before = footprint();
+    const size_t bytes = 64 << 20;
+    rlimit unlimited;
+    getrlimit(RLIMIT_FSIZE, &unlimited);
+    symm_window* window = nullptr;
+    if (rank.rank == 0) {
+      const rlimit small = {1 << 20, unlimited.rlim_max};
+      setrlimit(RLIMIT_FSIZE, &small);
+    }
+    EXPECT_TRUE(fails(SYMM_OUT_OF_MEMORY, symm_window_alloc(comm.get(), bytes, nullptr, &window),
+                      {"symm_window_alloc", "rank 0"}));
+    setrlimit(RLIMIT_FSIZE, &unlimited);
+    EXPECT_TRUE(adds_up(comm.get()));
+    EXPECT_TRUE(returns_to(before));
+    const Window after = alloc(comm.get(), bytes);
+    EXPECT_NE(after, nullptr);
+  });
+}
+
+TEST(SetupAgreement, ARankOutOfAddressSpaceFailsTheAllocationOnEveryRank) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers need address space without a limit";
+  run(processes(3), [](Rank& rank) {
+    const Comm comm = create(rank);
+    ASSERT_NE(comm, nullptr);
+    symm_window* window = nullptr;
+    for (int culprit = 0; culprit < rank.size; ++culprit) {
+      rlimit unlimited;
+      getrlimit(RLIMIT_AS, &unlimited);
+      if (rank.rank == culprit) {
+        const rlimit tight = {size_t{768} << 20, unlimited.rlim_max};
+        setrlimit(RLIMIT_AS, &tight);
+      }
+      EXPECT_TRUE(fails(SYMM_OUT_OF_MEMORY,
+                        symm_window_alloc(comm.get(), size_t{512} << 20, nullptr, &window),
+                        {"symm_window_alloc", "rank " + std::to_string(culprit)}));
+      setrlimit(RLIMIT_AS, &unlimited);
+      EXPECT_EQ(window, nullptr);
+      EXPECT_TRUE(adds_up(comm.get()));
+    }
+    EXPECT_NE(alloc(comm.get(), 1 << 20), nullptr);
+  });
+}
+
+TEST(SetupAgreement, ARankOutOfDescriptorsFailsTheAllocationOnEveryRank) {
+  run(processes(2), [](Rank& rank) {
+    const Comm comm = create(rank);
+    ASSERT_NE(comm, nullptr);
+    symm_window* window = nullptr;
+    rlimit enough;
+    getrlimit(RLIMIT_NOFILE, &enough);
+    std::vector<int> hoard;
+    if (rank.rank == 1) {
+      const rlimit few = {64, enough.rlim_max};
+      setrlimit(RLIMIT_NOFILE, &few);
+      for (int fd = dup(0); fd >= 0; fd = dup(0)) hoard.push_back(fd);
+    }
+    const symm_status status = symm_window_alloc(comm.get(), size_t{4} << 20, nullptr, &window);
+    for (int fd : hoard) close(fd);
+    setrlimit(RLIMIT_NOFILE, &enough);
+    EXPECT_NE(status, SYMM_OK);
+    EXPECT_TRUE(mentions_all(symm_last_error(), {"rank 1"}));
+    EXPECT_EQ(window, nullptr);
+  });
+}
+
+TEST(SetupAgreement, ABadOptionOfOneRankFailsTheCreationOfAll) {
+  for (int culprit : {0, 2}) {
+    const Stopwatch clock;
+    RunOptions options;
+    options.argument = std::to_string(culprit);
+    run(
+        processes(3),
+        [](Rank& rank) {
+          const int wrong = std::stoi(rank.argument);
+          symm_comm_options chosen = comm_options(nullptr, 20000);
+          if (rank.rank == wrong) chosen.timeout_ms = -1;
+          symm_comm* comm = nullptr;
+          EXPECT_TRUE(fails(SYMM_INVALID_ARGUMENT,
+                            symm_comm_create(rank.address.c_str(), rank.rank, rank.size, SYMM_CPU,
+                                             &chosen, &comm),
+                            {"symm_comm_create", "timeout_ms"}));
+          if (rank.rank != wrong) {
+            EXPECT_TRUE(mentions_all(symm_last_error(), {"rank " + rank.argument}));
+          }
+        },
+        options);
+    EXPECT_LT(clock.seconds(), 10 * kSlowdown) << "the others waited for their deadline";
+  }
+}
+
+TEST(SetupAgreement, AGpuAskedForByOneRankFailsTheCreationOfAll) {
+  const Stopwatch clock;
+  run(processes(3), [](Rank& rank) {
+    const symm_comm_options chosen = comm_options(nullptr, 20000);
+    symm_comm* comm = nullptr;
+    EXPECT_TRUE(fails(SYMM_UNSUPPORTED,
+                      symm_comm_create(rank.address.c_str(), rank.rank, rank.size,
+                                       rank.rank == 1 ? 0 : SYMM_CPU, &chosen, &comm),
+                      {"symm_comm_create", "CUDA"}));
+    if (rank.rank != 1) {
+      EXPECT_TRUE(mentions_all(symm_last_error(), {"rank 1"}));
+    }
+  });
+  EXPECT_LT(clock.seconds(), 10 * kSlowdown) << "the others waited for their deadline";
+}
+
+}  // namespace
+}  // namespace symm_test
