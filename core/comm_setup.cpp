@@ -234,7 +234,10 @@ void Comm::connect(const StarAddress& star, const std::shared_ptr<StarHub>& hub,
 // Three agreed steps: who has which CPUs, rank 0's arena, and that everyone has mapped it.
 void Comm::set_up_engine(Deadline deadline) {
   CpuInfo own{cpu::best_level(), affinity()};
-  auto facts = gather(kCreate, {{}, encode(own), one_host_ ? open_own_pidfd() : nullptr}, deadline);
+  Exchange::Contribution facts_of_own;
+  facts_of_own.blob = encode(own);
+  if (one_host_) facts_of_own.fd = open_own_pidfd();
+  auto facts = gather(kCreate, std::move(facts_of_own), deadline);
   level_ = own.level;
   std::vector<unsigned long> everyones(own.mask.size());
   const Failure understood = attempt([&] {
