@@ -18,6 +18,7 @@ namespace {
 
 constexpr char kCreate[] = "symm_comm_create";
 constexpr char kSplit[] = "symm_comm_split";
+constexpr int kTellMs = 2000;
 constexpr size_t kArenaCommitBytes = 2 << 20;
 
 // CPUs this thread may run on, as bits.
@@ -181,7 +182,10 @@ std::shared_ptr<Comm> Comm::create(const std::string& address, int32_t rank, int
   install_process_handlers();
   Meeting meeting = [&] {
     try {
-      return meet(where, address, hello, deadline);
+      // A rank whose own call is wrong tells those who are there, and does not wait for others.
+      return meet(where, address, hello,
+                  hello.failure.status == SYMM_OK ? deadline
+                                                  : deadline.sooner(Deadline::after_ms(kTellMs)));
     } catch (const Error& e) {
       // A rank whose own call is wrong says that, whatever became of the meeting.
       if (hello.failure.status == SYMM_OK) throw;
@@ -326,6 +330,11 @@ std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions&
       const Bytes& blob = stars.blobs[static_cast<size_t>(members[0])];
       child->connect(decode_star_address(blob), hub, this, nullptr, deadline);
     });
+    {
+      // From here on the two owe each other nothing.
+      std::lock_guard lock(child_mutex_);
+      child_.reset();
+    }
     // Groups that failed say so here; that takes them up to the deadline and the hub's grace.
     agree(kSplit, built, Deadline(deadline.when() + std::chrono::seconds(5)));
     if (child) add_exit_listener(child);

@@ -253,8 +253,7 @@ void measure_cell(const struct perf_options* options, struct shared* shared,
     watchdog_feed(shared->watch_s);
     wrong[i] = check_calls(&engines[i], shared, seed, 0, 1);
   }
-  /* Timed inputs: engines that share a buffer find in it what they would have put there themselves.
-   */
+  /* Engines may share a buffer, then the last one's values stay: they do not matter for time. */
   for (int i = 0; i < engine_count; ++i) {
     struct engine timed = engines[i];
     timed.problem.seed = seed + 1;
