@@ -246,14 +246,14 @@ void Exchange::leave() {
     shared_->hub_left = true;
     shared_->on_fault = nullptr;
   }
-  reactor_->post([connection = connection_, hub = hub_] {
-    if (connection) {
-      connection->send(kGoodbye, {});
-      connection->close_after_flush(kLinger);
-    }
-    if (hub) hub->leave();
-  });
+  // The hub of rank 0 leaves when it reads this goodbye, after whatever this rank sent before it.
+  if (hub_) hub_->outlive_references();
   hub_.reset();
+  reactor_->post([connection = connection_] {
+    if (!connection) return;
+    connection->send(kGoodbye, {});
+    connection->close_after_flush(kLinger);
+  });
 }
 
 bool Exchange::hub_left() const {

@@ -25,6 +25,9 @@ class Listener : public std::enable_shared_from_this<Listener> {
                                         const std::string& token, bool* in_use);
   ~Listener();
 
+  // Lives as long as this listener: what else serves the same address.
+  void keep(std::shared_ptr<void> companion) { companion_ = std::move(companion); }
+
   // Where it listens; of a TCP listener the port is the one chosen.
   const Endpoint& endpoint() const { return endpoint_; }
 
@@ -45,6 +48,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Endpoint endpoint_;
   Fd fd_;
   Fd reserve_;  // given up for a moment to accept and drop a connection when fds have run out
+  std::shared_ptr<void> companion_;
   bool serves_meetings_;
   std::string token_;
   Guests guests_;

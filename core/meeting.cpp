@@ -48,7 +48,7 @@ void Meetings::arrive(const std::shared_ptr<Listener>& listener,
     return;
   }
   Meeting& meeting = meetings_[key];
-  meeting.listener = listener;
+  meeting.listeners.insert(listener);
   if (auto failure = conflict(meeting, hello)) {
     fail(key, std::move(*failure), &hello, connection);
     return;
@@ -210,7 +210,7 @@ void Meetings::fail(const std::string& key, Failure failure, const Hello* latest
   Meeting meeting = std::move(meetings_.at(key));
   meetings_.erase(key);
   Tombstone tombstone;
-  tombstone.listener = meeting.listener;
+  tombstone.listeners = std::move(meeting.listeners);
   tombstone.failure = failure;
   int64_t timeout_ms = 0;
   const auto tell = [&](const Hello& hello, Connection& connection) {

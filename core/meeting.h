@@ -39,12 +39,12 @@ class Meetings {
     std::shared_ptr<Connection> connection;
   };
   struct Meeting {
-    std::shared_ptr<Listener> listener;  // kept open as long as somebody waits
+    std::set<std::shared_ptr<Listener>> listeners;  // kept open as long as somebody waits
     std::map<int, Seat> seats;
   };
   // A failed meeting: who has been told.
   struct Tombstone {
-    std::shared_ptr<Listener> listener;
+    std::set<std::shared_ptr<Listener>> listeners;
     Failure failure;
     std::set<int> told;
     int size = 0;

@@ -245,7 +245,7 @@ struct Served {
   std::vector<std::shared_ptr<Listener>> listeners;
   Address address;
   std::vector<std::string> hosts;  // for the star, as others see them
-  std::unique_ptr<AddressFile> file;
+  std::shared_ptr<AddressFile> file;
 };
 
 Served serve_everywhere(const char* host) {
@@ -313,6 +313,13 @@ void serve(const Address& address, const std::string& file_path, Served* served)
         served->hosts = std::move(made.hosts);
         return made.address;
       });
+      // A rank that comes after its meeting has failed must still find its way to be told. Rank 0
+      // itself is the first guest of the first listener.
+      if (served->file) {
+        served->listeners.front()->keep(
+            std::make_shared<std::pair<std::shared_ptr<Listener>, std::shared_ptr<AddressFile>>>(
+                served->listeners.back(), served->file));
+      }
       return;
   }
 }
