@@ -250,13 +250,12 @@ class Search {
 };
 
 // Returns once every rank of a failed meeting has come and has been told, or soon.
-void wait_until_told(const Hello& hello, Deadline deadline) {
+void wait_until_told(const std::string& token, const std::string& name, Deadline deadline) {
   const auto reactor = Reactor::acquire();
   const Deadline soon = Deadline::after_ms(kTellLatecomersMs).sooner(deadline);
   bool untold = true;
   while (untold && !soon.passed()) {
-    reactor->run_and_wait(
-        [&] { untold = Meetings::of(*reactor).has_untold(hello.token, hello.name); });
+    reactor->run_and_wait([&] { untold = Meetings::of(*reactor).has_untold(token, name); });
     if (untold) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 }
@@ -332,6 +331,7 @@ void serve(const Address& address, const std::string& file_path, Served* served)
         Served made = serve_everywhere(nullptr);
         served->listeners = std::move(made.listeners);
         served->hosts = std::move(made.hosts);
+        served->address.token = made.address.token;
         return made.address;
       });
       // A rank that comes after its meeting has failed must still find its way to be told. Rank 0
@@ -435,8 +435,12 @@ Meeting meet(const Address& address, const std::string& address_text, Hello hell
     try {
       return visit->outcome(deadline, server, by_rank_0 ? 0 : kNoRank);
     } catch (const Error& e) {
-      // Rank 0 may exit on this error. The ranks that start a little later should be told first.
-      if (e.status() != SYMM_TIMEOUT && !served.listeners.empty()) wait_until_told(hello, deadline);
+      // Rank 0 may exit on an error that is in the ranks' calls. Those that start a little later
+      // should be told first. A death is told at once, and nobody came who could be told after a
+      // timeout.
+      if (!is_sticky(e.status()) && !served.listeners.empty()) {
+        wait_until_told(served.address.token, hello.name, deadline);
+      }
       throw;
     }
   }();

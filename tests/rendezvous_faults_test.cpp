@@ -220,10 +220,11 @@ TEST(RendezvousFaults, AnotherJobsTokenKeepsItOut) {
 
 TEST(RendezvousFaults, AServedAddressDoesNotOpenToAGuessedToken) {
   std::string address = served_address();
-  char& last = address.back();
-  last = last == '0' ? '1' : '0';
+  char& digit = address[std::string("symm://").size()];
+  digit = digit == '0' ? '1' : '0';
   RunOptions options;
   options.address = address;
+  options.size = 2;
   const auto given = run(processes(1), gives_its_failure, options);
   EXPECT_NE(given[0][0], "SYMM_OK");
 }
