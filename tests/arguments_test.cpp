@@ -107,8 +107,10 @@ TEST(CommCreate, RefusesABadArgumentNamingIt) {
     char buffer[1];
     symm_comm* const untouched = reinterpret_cast<symm_comm*>(buffer);
     symm_comm* comm = untouched;
+    // A rank that is wrong about itself looks for the others all the same, to tell them.
+    const symm_comm_options options = comm_options(nullptr, 500);
     const symm_status status =
-        symm_comm_create(c.address, c.rank, c.size, c.device, nullptr, &comm);
+        symm_comm_create(c.address, c.rank, c.size, c.device, &options, &comm);
     EXPECT_TRUE(fails(c.status, status, {"symm_comm_create"})) << (c.address ? c.address : "NULL");
     for (const char* mention : c.mentions) {
       EXPECT_TRUE(mentions_all(symm_last_error(), {mention}));
