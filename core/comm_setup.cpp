@@ -11,6 +11,7 @@
 #include "core/attempt.h"
 #include "core/comm.h"
 #include "core/launcher.h"
+#include "core/quote.h"
 #include "core/text.h"
 
 namespace symm {
@@ -120,16 +121,22 @@ std::map<int32_t, std::vector<int>> groups_of(const std::vector<SplitWish>& wish
 void check_options(const std::vector<SplitWish>& wishes,
                    const std::map<int32_t, std::vector<int>>& groups) {
   for (const auto& [color, members] : groups) {
-    const auto& first = wishes[static_cast<size_t>(members[0])].options;
+    const int first = members[0];
+    const CommOptions& theirs = wishes[static_cast<size_t>(first)].options;
     for (const int rank : members) {
-      const auto& other = wishes[static_cast<size_t>(rank)].options;
-      if (other.name != first.name || !(other.agreed == first.agreed)) {
+      const CommOptions& mine = wishes[static_cast<size_t>(rank)].options;
+      const auto compare = [&](const char* field, const auto& here, const auto& there) {
+        if (here == there) return;
         throw Error(SYMM_INVALID_ARGUMENT,
-                    text("options differ between rank ", members[0], " and rank ", rank,
-                         ", which are both in color ", color,
-                         ": name, scratch_bytes, timeouts and flags must be equal"),
+                    text("options.", field, " differs within color ", color, ": rank ", rank,
+                         " has ", here, ", rank ", first, " has ", there),
                     rank);
-      }
+      };
+      compare("name", quoted(mine.name), quoted(theirs.name));
+      compare("scratch_bytes", mine.agreed.scratch_bytes, theirs.agreed.scratch_bytes);
+      compare("timeout_ms", mine.agreed.timeout_ms, theirs.agreed.timeout_ms);
+      compare("wait_timeout_ms", mine.agreed.wait_timeout_ms, theirs.agreed.wait_timeout_ms);
+      compare("flags", mine.agreed.flags, theirs.agreed.flags);
     }
   }
 }

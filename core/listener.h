@@ -8,6 +8,7 @@
 
 #include <list>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "core/connection.h"
@@ -25,6 +26,8 @@ class Listener : public std::enable_shared_from_this<Listener> {
                                         const std::string& token, bool* in_use);
   ~Listener();
 
+  // Any thread. Meetings of `token` are served here too.
+  void serve_token(const std::string& token);
   // Lives as long as this listener: what else serves the same address.
   void keep(std::shared_ptr<void> companion) { companion_ = std::move(companion); }
 
@@ -50,7 +53,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Fd reserve_;  // given up for a moment to accept and drop a connection when fds have run out
   std::shared_ptr<void> companion_;
   bool serves_meetings_;
-  std::string token_;
+  std::set<std::string> tokens_;  // touched in the helper thread only
   Guests guests_;
 };
 

@@ -30,6 +30,12 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
+// Whom a message blames.
+struct Server {
+  std::string who;
+  int rank;  // kNoRank where no rank need be that process
+};
+
 // One conversation with a server, from HELLO to its outcome.
 class Visit : public Attendance {
  public:
@@ -86,7 +92,7 @@ class Visit : public Attendance {
     return shared_->refused && shared_->refused->message == kAnotherJob;
   }
 
-  Welcome outcome(Deadline deadline, const std::string& server) {
+  Welcome outcome(Deadline deadline, const Server& server) {
     std::unique_lock lock(shared_->mutex);
     // A loss after WELCOME is told by on_lost().
     const auto ended = [&] { return shared_->welcome || shared_->refused || shared_->closed; };
@@ -102,10 +108,11 @@ class Visit : public Attendance {
     }
     if (shared_->closed) {
       throw Error(SYMM_PEER,
-                  text("the process that serves ", server,
-                       " died or gave up while the ranks were meeting (", *shared_->closed, ")"));
+                  text(server.who, " died or gave up while the ranks were meeting (",
+                       *shared_->closed, ")"),
+                  server.rank);
     }
-    throw Error(SYMM_TIMEOUT, text("the process that serves ", server, " does not answer"));
+    throw Error(SYMM_TIMEOUT, text(server.who, " does not answer"), server.rank);
   }
 
  private:
@@ -147,9 +154,9 @@ class Visit : public Attendance {
 class Search {
  public:
   // `serve` is called before every attempt; for rank 0 it takes over an address that has become
-  // free.
+  // free, and is false while another process has it.
   Search(const Address& address, const std::string& address_text, const std::string& file_path,
-         Deadline deadline, std::function<void()> serve)
+         Deadline deadline, std::function<bool()> serve)
       : address_(address),
         address_text_(address_text),
         file_path_(file_path),
@@ -159,7 +166,7 @@ class Search {
   std::unique_ptr<Visit> run(Hello hello) {
     auto pause = std::chrono::duration_cast<Clock::duration>(kFirstPause);
     for (;;) {
-      serve_();
+      taken_ = !serve_();
       for (const auto& [endpoint, token] : candidates()) {
         hello.token = token;
         if (auto visit = attempt(endpoint, hello)) return visit;
@@ -223,8 +230,10 @@ class Search {
     if (address_.kind != Address::Kind::kServed) {
       remedy = "; is rank 0 started, with the same address, and reachable from this host?";
     }
-    if (address_text_ == "env://")
+    if (address_text_ == "env://") {
       remedy = "; is rank 0 started, and are MASTER_ADDR and MASTER_PORT right?";
+    }
+    if (taken_) remedy = "; the address is in use by another program: choose another port";
     throw Error(SYMM_TIMEOUT,
                 text("no process served address \"", address_text_, "\" within the ",
                      hello.options.timeout_ms, " ms of options.timeout_ms (last attempt: ",
@@ -236,7 +245,8 @@ class Search {
   const std::string& address_text_;
   const std::string& file_path_;
   const Deadline deadline_;
-  const std::function<void()> serve_;
+  const std::function<bool()> serve_;
+  bool taken_ = false;
   std::string problem_;
 };
 
@@ -285,14 +295,15 @@ Served serve_everywhere(const char* host) {
   return served;
 }
 
-// What rank 0 does before every attempt to find the server, which may be itself.
-void serve(const Address& address, const std::string& file_path, Served* served) {
+// What rank 0 does before every attempt to find the server, which may be itself. False where the
+// address is another process's.
+bool serve(const Address& address, const std::string& file_path, Served* served) {
   switch (address.kind) {
     case Address::Kind::kServed:
-      return;  // by the process that made it
+      return true;  // by the process that made it
     case Address::Kind::kTcp:
     case Address::Kind::kUnix: {
-      if (!served->listeners.empty()) return;
+      if (!served->listeners.empty()) return true;
       const Endpoint& endpoint = address.endpoints.at(0);
       if (!endpoint.is_unix()) {
         const bool everywhere = endpoint.host == "0.0.0.0" || endpoint.host == "::";
@@ -303,10 +314,10 @@ void serve(const Address& address, const std::string& file_path, Served* served)
       // something else, which the search finds out.
       auto listener = Listener::open(endpoint, true, address.token, &in_use);
       if (listener) served->listeners.push_back(std::move(listener));
-      return;
+      return !in_use;
     }
     case Address::Kind::kFile:
-      if (served->file) return;
+      if (served->file) return true;
       served->file = AddressFile::claim(file_path, [&] {
         Served made = serve_everywhere(nullptr);
         served->listeners = std::move(made.listeners);
@@ -320,8 +331,9 @@ void serve(const Address& address, const std::string& file_path, Served* served)
             std::make_shared<std::pair<std::shared_ptr<Listener>, std::shared_ptr<AddressFile>>>(
                 served->listeners.back(), served->file));
       }
-      return;
+      return true;
   }
+  return true;
 }
 
 // Communicators that are created at once over one file have names of their own, and files too: each
@@ -384,9 +396,9 @@ Meeting meet(const Address& address, const std::string& address_text, Hello hell
   Meeting meeting;
   Served served;
   const std::string file_path = file_of(address, hello.name);
-  std::function<void()> serve_if_rank_0 = [] {};
+  std::function<bool()> serve_if_rank_0 = [] { return true; };
   if (hello.rank == 0) {
-    serve_if_rank_0 = [&] { serve(address, file_path, &served); };
+    serve_if_rank_0 = [&] { return serve(address, file_path, &served); };
     serve_if_rank_0();
     meeting.hub = StarHub::open(hello.size);
     std::vector<std::string> hosts = served.hosts;
@@ -404,7 +416,11 @@ Meeting meet(const Address& address, const std::string& address_text, Hello hell
     hello.star = open_star(*meeting.hub, hosts, &meeting.listeners);
   }
   auto visit = Search(address, address_text, file_path, deadline, serve_if_rank_0).run(hello);
-  Welcome welcome = visit->outcome(deadline, text("address \"", address_text, "\""));
+  const bool served_by_rank_0 = address.kind != Address::Kind::kServed;
+  Welcome welcome =
+      visit->outcome(deadline, {text(served_by_rank_0 ? "rank 0" : "the process",
+                                     ", which serves address \"", address_text, "\","),
+                                served_by_rank_0 ? 0 : kNoRank});
   if (static_cast<int>(welcome.roster.size()) != hello.size) {
     throw Error(SYMM_INTERNAL, "the meeting's roster has another size than the communicator");
   }
@@ -434,11 +450,17 @@ std::string create_served_address(const char* host) {
     kept->generation = process_generation();
   }
   const std::string key = host == nullptr ? "" : host;
-  auto found = kept->by_host.find(key);
+  const auto found = kept->by_host.find(key);
   if (found == kept->by_host.end()) {
-    found = kept->by_host.emplace(key, serve_everywhere(host)).first;
+    return format_served_address(
+        kept->by_host.emplace(key, serve_everywhere(host)).first->second.address);
   }
-  return format_served_address(found->second.address);
+  // The same sockets; a token of its own keeps the communicators of every address apart.
+  Served& served = found->second;
+  Address address = served.address;
+  address.token = random_hex(16);
+  for (const auto& listener : served.listeners) listener->serve_token(address.token);
+  return format_served_address(address);
 }
 
 }  // namespace symm
