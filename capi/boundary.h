@@ -9,7 +9,6 @@
 #include <memory>
 #include <new>
 #include <string>
-#include <type_traits>
 
 #include "capi/symm.h"
 #include "core/comm.h"
@@ -78,14 +77,12 @@ const std::shared_ptr<Window>& deref(const symm_window* handle);
 // zero.
 template <class Options>
 Options read_options(const Options* user) {
-  // The structs of version 0.1; there never was a shorter one.
-  constexpr size_t kLeastSize = std::is_same_v<Options, symm_comm_options> ? 64 : 40;
-  static_assert(sizeof(Options) >= kLeastSize);
-  constexpr size_t kMostSize = 4096;
   Options options{};
   if (user == nullptr) return options;
+  constexpr size_t kMostSize = 4096;
   const size_t size = user->size;
-  if (size < kLeastSize || size > kMostSize) {
+  // Structs grow by whole fields of 8 bytes; half a pointer would be read otherwise.
+  if (size < sizeof(size_t) || size % sizeof(size_t) != 0 || size > kMostSize) {
     throw Error(SYMM_INVALID_ARGUMENT,
                 text("options.size is ", size, "; set it to sizeof the struct (", sizeof(Options),
                      ") and the other fields to zero first"));

@@ -252,21 +252,23 @@ TEST(Launchers, WhatIsMissingOrMalformedIsNamedWithItsValue) {
   }
 }
 
-TEST(Launchers, ARankAndSizeThatAreGivenGoBeforeTheVariables) {
+TEST(Launchers, RankAndSizeThatAreGivenComeBeforeTheVariables) {
   RunOptions options;
   options.environment = [&](int) {
     return with(
-        {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", number("MASTER_PORT", free_port())});
+        {"RANK=7", "WORLD_SIZE=9", "MASTER_ADDR=127.0.0.1", number("MASTER_PORT", free_port())});
   };
   run(
       processes(1),
       [](Rank&) {
         symm_comm* comm = nullptr;
-        ASSERT_TRUE(ok(symm_comm_create("env://", 0, 1, SYMM_CPU, nullptr, &comm)));
-        int32_t size = 0;
-        EXPECT_TRUE(ok(symm_comm_size(comm, &size)));
-        EXPECT_EQ(size, 1);
+        EXPECT_TRUE(ok(symm_comm_create("env://", 0, 1, SYMM_CPU, nullptr, &comm)));
+        EXPECT_EQ(size_of(comm), 1);
         symm_comm_free(comm);
+        EXPECT_TRUE(
+            fails(SYMM_INVALID_ARGUMENT,
+                  symm_comm_create("env://", SYMM_FROM_ADDRESS, 1, SYMM_CPU, nullptr, &comm),
+                  {"rank 7", "size 1"}));
       },
       options);
 }
