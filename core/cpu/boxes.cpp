@@ -1,9 +1,6 @@
 #include "core/cpu/boxes.h"
 
 #include <algorithm>
-#include <cstring>
-
-#include "core/cpu/float_environment.h"
 
 namespace symm::cpu {
 namespace {
@@ -27,24 +24,6 @@ Boxes::Boxes(const Arena& arena, uint32_t first_step, Waiter& waiter)
   }
 }
 
-void Boxes::one_shot_inline(const Reduction& reduction) {
-  const int me = waiter_.rank();
-  const int peer = 1 - me;
-  const uint32_t step = step_++;
-  const Box& mine = to(peer, step);
-  const Box& theirs = from(peer, step);
-  const uint64_t word = reduction.word.at(step);
-  if (reduction.bytes != 0) std::memcpy(mine.line->payload, reduction.input, reduction.bytes);
-  waiter_.post(mine.line->word, word, peer);
-  const FloatEnvironment environment;
-  waiter_.await(theirs.line->word, word, peer);
-  if (reduction.bytes == 0) return;
-  const void* sources[2];
-  sources[me] = reduction.input;
-  sources[peer] = theirs.line->payload;
-  reduction.reduce(reduction.output, nullptr, sources, 2, reduction.bytes);
-}
-
 void Boxes::one_shot(const Reduction& reduction) {
   const int me = waiter_.rank();
   const int peer = 1 - me;
@@ -54,6 +33,7 @@ void Boxes::one_shot(const Reduction& reduction) {
   const uint64_t word = reduction.word.at(step);
   copy(reduction.level, mine.data, reduction.input, reduction.bytes, Store::kCached);
   waiter_.post(mine.line->word, word, peer);
+  waiter_.publish();
   const FloatEnvironment environment;
   waiter_.await(theirs.line->word, word, peer);
   prefetch(theirs.data, reduction.bytes);
@@ -66,6 +46,7 @@ void Boxes::one_shot(const Reduction& reduction) {
 void Boxes::reduce_scatter(const Reduction& reduction) {
   const Chunks chunks(reduction.bytes, most_, waiter_.size());
   send(reduction, chunks, step_);
+  waiter_.publish();
   const FloatEnvironment environment;
   for (size_t chunk = 0; chunk < chunks.count(); ++chunk, step_ += 2) {
     sum(reduction, chunks, chunk, step_);

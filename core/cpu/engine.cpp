@@ -73,11 +73,12 @@ class Engine::State {
       reduction.element_shift = shifts_[call.dtype];
       reduction.bytes = static_cast<size_t>(call.count) << reduction.element_shift;
       reduction.function = functions_[call.dtype][call.op];
-      reduction.store = store_for(reduction);
     }
     switch (table_.choose(reduction.bytes, call.dtype)) {
       case Algorithm::kCopy:
+        waiter_.publish();
         if (call.count != 0) {
+          reduction.store = store_for(reduction);
           reduction.reduce(reduction.output, nullptr, &input, 1, reduction.bytes);
         }
         return;
@@ -86,11 +87,13 @@ class Engine::State {
       case Algorithm::kBoxOneShot:
         return boxes_.one_shot(reduction);
       case Algorithm::kBoxReduceScatter:
+        reduction.store = store_for(reduction);
         return boxes_.reduce_scatter(reduction);
       case Algorithm::kLineInline:
       case Algorithm::kLineOneShot:
         return lines_.one_shot(reduction);
       case Algorithm::kSlotReduceScatter:
+        reduction.store = store_for(reduction);
         return slots_.reduce_scatter(reduction);
     }
   }
@@ -184,7 +187,10 @@ void Engine::all_reduce(const Call& call, const void* input, void* output) {
 
 void Engine::barrier() { state_->run(Call{}, nullptr, nullptr); }
 
-void Engine::publish_setup(const Call& call) { state_->waiter().begin(call); }
+void Engine::publish_setup(const Call& call) {
+  state_->waiter().begin(call);
+  state_->waiter().publish();
+}
 
 void Engine::check_setup(const Call& call) { state_->waiter().check_all(call); }
 

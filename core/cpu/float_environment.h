@@ -13,8 +13,9 @@
 namespace symm::cpu {
 
 // Reading the control register takes up to 10 ns, writing it more: it is written only where it
-// differs, and algorithms read it between posting their first word and awaiting the peer's, where the
-// time is not missed. Arithmetic under it goes through function pointers, which compilers cannot move.
+// differs, and algorithms read it between posting their first word and awaiting the peer's, where
+// the time is not missed. Arithmetic under it goes through function pointers, which compilers
+// cannot move.
 class FloatEnvironment {
  public:
   FloatEnvironment() : old_(get()) {

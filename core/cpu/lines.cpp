@@ -1,7 +1,5 @@
 #include "core/cpu/lines.h"
 
-#include <cstring>
-
 #include "core/cpu/float_environment.h"
 
 namespace symm::cpu {
@@ -20,11 +18,14 @@ void Lines::one_shot(const Reduction& reduction) {
   const uint64_t word = reduction.word.at(step);
   const bool fits_line = reduction.bytes <= kInlineBytes;
   WordLine& mine = arena_.line(bank, me);
-  if (reduction.bytes != 0) {
-    std::memcpy(fits_line ? mine.payload : arena_.line_payload(bank, me), reduction.input,
-                reduction.bytes);
+  if (fits_line) {
+    copy_short(mine.payload, reduction.input, reduction.bytes);
+  } else {
+    copy(reduction.level, arena_.line_payload(bank, me), reduction.input, reduction.bytes,
+         Store::kCached);
   }
   waiter_.post_to_all(mine.word, word);
+  waiter_.publish();
   const FloatEnvironment environment;
   sources_[me] = reduction.input;
   for (int i = 1; i < size; ++i) {

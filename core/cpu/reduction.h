@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 
 #include "core/cpu/arena.h"
 #include "core/cpu/words.h"
@@ -65,6 +66,22 @@ class Chunks {
   size_t chunk_;
   size_t count_;
 };
+
+// For a few bytes: calling memcpy takes longer than this.
+inline void copy_short(std::byte* out, const std::byte* in, size_t bytes) {
+  for (; bytes >= 8; bytes -= 8, out += 8, in += 8) std::memcpy(out, in, 8);
+  if ((bytes & 4) != 0) {
+    std::memcpy(out, in, 4);
+    out += 4;
+    in += 4;
+  }
+  if ((bytes & 2) != 0) {
+    std::memcpy(out, in, 2);
+    out += 2;
+    in += 2;
+  }
+  if ((bytes & 1) != 0) *out = *in;
+}
 
 // Asks for all lines of a small payload at once: the arithmetic that follows fills the core's
 // buffers, so that without it few misses overlap. Larger ones the hardware fetches better.

@@ -18,6 +18,7 @@ Slots::Slots(const Arena& arena, uint32_t first_step, Waiter& waiter)
 void Slots::reduce_scatter(const Reduction& reduction) {
   const Chunks chunks(reduction.bytes, arena_.layout().areas.slot_operand, waiter_.size());
   send(reduction, chunks, 0, step_);
+  waiter_.publish();
   const FloatEnvironment environment;
   for (size_t chunk = 0; chunk < chunks.count(); ++chunk, ++step_) {
     if (chunk + 1 < chunks.count()) send(reduction, chunks, chunk + 1, step_ + 1);

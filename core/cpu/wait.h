@@ -46,14 +46,17 @@ class Waiter {
   int rank() const { return rank_; }
   int size() const { return arena_.size(); }
 
-  // Starts the next call: throws if the communicator has failed, else publishes the call, which must
-  // live until its last wait.
+  // Starts the next call, which must live until its last wait; throws if the communicator has
+  // failed.
   void begin(const Call& call) {
-    if (raised(arena_.fault())) [[unlikely]]
+    if (raised(fault_)) [[unlikely]]
       throw_fault();
     call_ = &call;  // not a copy: a vector load of what was just stored word by word stalls
-    publish(record_, ++epoch_, call);
+    ++epoch_;
   }
+
+  // Publishes the call: after the first post, where it costs no time, and before the first wait.
+  void publish() { symm::cpu::publish(record_, epoch_, *call_); }
 
   // Blocks until `word`, which `peer` writes, is `want`; what the peer wrote before it can then be
   // read. Throws Error as said above; the fault has then been raised.

@@ -19,7 +19,7 @@ constexpr size_t kCacheLine = 64;
 }
 
 // kBytes to 2 * kBytes, as two vectors that may overlap.
-template <int kBytes>
+template <size_t kBytes>
 [[gnu::always_inline]] inline void copy_two(std::byte* out, const std::byte* in, size_t bytes) {
   using V = Vector<uint8_t, kBytes>;
   const V head = load<V>(in);
@@ -29,7 +29,7 @@ template <int kBytes>
 }
 
 // At most 2 * kBytes.
-template <int kBytes>
+template <size_t kBytes>
 [[gnu::always_inline]] inline void copy_short(std::byte* out, const std::byte* in, size_t bytes) {
   if (bytes >= kBytes) {
     copy_two<kBytes>(out, in, bytes);
@@ -42,12 +42,13 @@ template <int kBytes>
 // sizes that all-reduces copy.
 inline void copy_cached(std::byte* out, const std::byte* in, size_t bytes) {
   using V = Vector<uint8_t, kVectorBytes>;
-  constexpr size_t kVector = kVectorBytes;
-  for (; bytes > 2 * kVector; bytes -= 2 * kVector, in += 2 * kVector, out += 2 * kVector) {
+
+  for (; bytes > 2 * kVectorBytes;
+       bytes -= 2 * kVectorBytes, in += 2 * kVectorBytes, out += 2 * kVectorBytes) {
     const V one = load<V>(in);
-    const V two = load<V>(in + kVector);
+    const V two = load<V>(in + kVectorBytes);
     store(out, one);
-    store(out + kVector, two);
+    store(out + kVectorBytes, two);
   }
   copy_short<kVectorBytes>(out, in, bytes);
 }
@@ -66,7 +67,7 @@ inline void copy_streaming(std::byte* out, const std::byte* in, size_t bytes) {
   copy_cached(out + at, in + at, bytes - at);
 }
 
-inline void copy_bytes(void* out, const void* in, size_t bytes, Store store) {
+[[gnu::noinline]] inline void copy_bytes(void* out, const void* in, size_t bytes, Store store) {
   auto* to = static_cast<std::byte*>(out);
   const auto* from = static_cast<const std::byte*>(in);
   if (store == Store::kStreaming) {

@@ -2,9 +2,10 @@
 //
 // A format has
 //   Element                 a type of an element's size
-//   Lane, kParts            kBytes of elements become kParts vectors of Lanes
-//   decode<kBytes>(from)    -> Parts, from memory
-//   encode<kBytes>(parts)   -> a vector whose first kBytes are the elements, rounded to nearest even
+//   Lane, kParts            a vector of elements becomes kParts vectors of Lanes
+//   Stored                  a vector of elements as they are in memory
+//   decode(Stored) -> Parts, encode(Parts) -> Stored, rounded to nearest even
+//   decode_at(from) -> Parts, where it is faster than decoding what was loaded
 // A NaN is encoded as all ones, so that its bits depend neither on the level nor on which operand
 // of an addition the compiler made the first.
 //
@@ -22,15 +23,16 @@
 namespace symm::cpu {
 namespace {
 
-template <class Lane, int kBytes, int kParts>
+template <class Lane, int kParts>
 struct Parts {
-  Vector<Lane, kBytes> part[kParts];
+  Vector<Lane> part[kParts];
 };
 
-// All ones where f is NaN.
-template <int kBytes>
-[[gnu::always_inline]] inline Words<kBytes> nan_mask(Floats<kBytes> f) {
-  return bits<Words<kBytes>>(f != f);
+// The floats' bits, all set where one is NaN.
+template <class T>
+[[gnu::always_inline]] inline Vector<Unsigned<T>> canonical(Vector<T> f) {
+  using Bits = Vector<Unsigned<T>>;
+  return bits<Bits>(f) | bits<Bits>(f != f);
 }
 
 // Integers, float32 and float64: the elements themselves.
@@ -38,19 +40,14 @@ template <class T>
 struct Whole {
   using Element = T;
   using Lane = T;
+  using Stored = Vector<T>;
   static constexpr int kParts = 1;
 
-  template <int kBytes>
-  [[gnu::always_inline]] static Parts<T, kBytes, 1> decode(const std::byte* from) {
-    return {{load<Vector<T, kBytes>>(from)}};
-  }
+  [[gnu::always_inline]] static Parts<T, 1> decode(Stored stored) { return {{stored}}; }
 
-  template <int kBytes>
-  [[gnu::always_inline]] static auto encode(const Parts<T, kBytes, 1>& parts) {
+  [[gnu::always_inline]] static Stored encode(const Parts<T, 1>& parts) {
     if constexpr (kIsFloat<T>) {
-      using Bits = Vector<Unsigned<T>, kBytes>;
-      const Vector<T, kBytes> value = parts.part[0];
-      return bits<Bits>(value) | bits<Bits>(value != value);
+      return bits<Stored>(canonical<T>(parts.part[0]));
     } else {
       return parts.part[0];
     }
@@ -61,16 +58,12 @@ struct Whole {
 struct Bfloat16 {
   using Element = uint16_t;
 
-  template <int kBytes>
-  [[gnu::always_inline]] static Floats<kBytes> decode(Words<kBytes> top) {
-    return bits<Floats<kBytes>>(top & 0xffff0000u);
-  }
+  [[gnu::always_inline]] static Floats decode(Words top) { return bits<Floats>(top & 0xffff0000u); }
 
-  template <int kBytes>
-  [[gnu::always_inline]] static Words<kBytes> encode(Floats<kBytes> f) {
-    const auto u = bits<Words<kBytes>>(f);
-    const Words<kBytes> rounded = u + 0x7fffu + ((u >> 16) & 1u);
-    return (rounded | nan_mask<kBytes>(f)) & 0xffff0000u;
+  [[gnu::always_inline]] static Words encode(Floats f) {
+    const Words u = bits<Words>(f);
+    const Words rounded = u + 0x7fffu + ((u >> 16) & 1u);
+    return (rounded | bits<Words>(f != f)) & 0xffff0000u;
   }
 };
 
@@ -91,72 +84,66 @@ struct SmallFloat {
   // The power of two whose unit in the last place is the smallest subnormal.
   static constexpr uint32_t kMagic = static_cast<uint32_t>(127 + 24 - kBias - kMantissa) << 23;
 
-  template <int kBytes>
-  [[gnu::always_inline]] static Floats<kBytes> decode(Words<kBytes> top) {
-    using F = Floats<kBytes>;
-    using W = Words<kBytes>;
-    using I = Vector<int32_t, kBytes>;
+  [[gnu::always_inline]] static Floats decode(Words top) {
     // Exponent and mantissa where float32 has them; only the bias is wrong.
-    const W x = (top & kMagnitude) >> (8 - kExponent);
-    const F normal = bits<F>(x + kRebias);
+    const Words x = (top & kMagnitude) >> (8 - kExponent);
+    const Floats normal = bits<Floats>(x + kRebias);
     // With the exponent of the smallest normal number the leading one is a one too many.
-    const F subnormal = bits<F>(x + kSmallestNormal) - bits<F>(W{} + kSmallestNormal);
-    W result = bits<W>(bits<I>(x) < (1 << 23) ? subnormal : normal);
+    const Floats subnormal =
+        bits<Floats>(x + kSmallestNormal) - bits<Floats>(Words{} + kSmallestNormal);
+    Words result = bits<Words>(bits<Ints>(x) < (1 << 23) ? subnormal : normal);
     if constexpr (kInfinities) {
       constexpr int32_t kTopExponent = ((1 << kExponent) - 1) << 23;
-      result |= bits<W>(bits<I>(x) >= kTopExponent) & 0x7f800000u;
+      result |= bits<Words>(bits<Ints>(x) >= kTopExponent) & 0x7f800000u;
     } else {
-      result |= bits<W>(x == kMagnitude >> (8 - kExponent));
+      result |= bits<Words>(x == kMagnitude >> (8 - kExponent));
     }
-    return bits<F>(result | (top & kSign));
+    return bits<Floats>(result | (top & kSign));
   }
 
-  template <int kBytes>
-  [[gnu::always_inline]] static Words<kBytes> encode(Floats<kBytes> f) {
-    using F = Floats<kBytes>;
-    using W = Words<kBytes>;
-    using I = Vector<int32_t, kBytes>;
-    const W u = bits<W>(f);
-    const W a = u & ~kSign;
+  [[gnu::always_inline]] static Words encode(Floats f) {
+    const Words u = bits<Words>(f);
+    const Words a = u & ~kSign;
     constexpr uint32_t kAlmostHalf = (1u << (kDropped - 1)) - 1;
-    const W normal = (a + (kAlmostHalf - kRebias) + ((a >> kDropped) & 1u)) >> kDropped;
-    // The addition rounds to a multiple of the smallest subnormal, whose count is then the mantissa.
-    const W subnormal = bits<W>(bits<F>(a) + bits<F>(W{} + kMagic)) - kMagic;
-    W magnitude = bits<I>(a) < static_cast<int32_t>(kSmallestNormal) ? subnormal : normal;
-    magnitude = magnitude < kLargest ? magnitude : W{} + kLargest;
-    return ((magnitude | nan_mask<kBytes>(f)) << kBelow) | (u & kSign);
+    const Words normal = (a + (kAlmostHalf - kRebias) + ((a >> kDropped) & 1u)) >> kDropped;
+    // The addition rounds to a multiple of the smallest subnormal, whose count is then the
+    // mantissa.
+    const Words subnormal = bits<Words>(bits<Floats>(a) + bits<Floats>(Words{} + kMagic)) - kMagic;
+    Words magnitude = bits<Ints>(a) < static_cast<int32_t>(kSmallestNormal) ? subnormal : normal;
+    magnitude = magnitude < kLargest ? magnitude : Words{} + kLargest;
+    return ((magnitude | bits<Words>(f != f)) << kBelow) | (u & kSign);
   }
 };
 
 using Float16 = SmallFloat<uint16_t, 5, 10, 0x7c00, true>;
 using Float8E4m3 = SmallFloat<uint8_t, 4, 3, 0x7e, false>;  // beyond 448: 448
 using Float8E5m2 = SmallFloat<uint8_t, 5, 2, 0x7b, true>;   // beyond 57344: 57344
+// The greatest and the least are operands, so that an infinity among them is no overflow.
+using Float8E5m2Infinite = SmallFloat<uint8_t, 5, 2, 0x7c, true>;
 
 // Narrow floats of a format above, accumulated in float32.
 template <class Format>
 struct Narrow {
   using Element = typename Format::Element;
   using Lane = float;
+  using Stored = Words;
   static constexpr int kBits = 8 * sizeof(Element);
   static constexpr int kParts = 32 / kBits;
 
-  template <int kBytes>
-  [[gnu::always_inline]] static Parts<float, kBytes, kParts> decode(const std::byte* from) {
-    const auto words = load<Words<kBytes>>(from);
-    Parts<float, kBytes, kParts> parts;
+  [[gnu::always_inline]] static Parts<float, kParts> decode(Words words) {
+    Parts<float, kParts> parts;
 #pragma GCC unroll 4
     for (int k = 0; k < kParts; ++k) {
-      parts.part[k] = Format::template decode<kBytes>(words << (32 - kBits * (k + 1)));
+      parts.part[k] = Format::decode(words << (32 - kBits * (k + 1)));
     }
     return parts;
   }
 
-  template <int kBytes>
-  [[gnu::always_inline]] static Words<kBytes> encode(const Parts<float, kBytes, kParts>& parts) {
-    Words<kBytes> words{};
+  [[gnu::always_inline]] static Words encode(const Parts<float, kParts>& parts) {
+    Words words{};
 #pragma GCC unroll 4
     for (int k = 0; k < kParts; ++k) {
-      words |= Format::template encode<kBytes>(parts.part[k]) >> (32 - kBits * (k + 1));
+      words |= Format::encode(parts.part[k]) >> (32 - kBits * (k + 1));
     }
     return words;
   }
@@ -167,46 +154,57 @@ struct Narrow {
 struct ConvertedFloat16 {
   using Element = uint16_t;
   using Lane = float;
+  using Stored = Words;
   static constexpr int kParts = 2;
-  static constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
-  template <int kBytes>
-  [[gnu::always_inline]] static Parts<float, kBytes, 2> decode(const std::byte* from) {
-    return {{widen<kBytes>(from), widen<kBytes>(from + kBytes / 2)}};
+  [[gnu::always_inline]] static Parts<float, 2> decode(Words words) {
+    return {{widen(half<0>(words)), widen(half<1>(words))}};
   }
 
-  template <int kBytes>
-  [[gnu::always_inline]] static Words<kBytes> encode(const Parts<float, kBytes, 2>& parts) {
-    const Words<kBytes> low = bits<Words<kBytes>>(parts.part[0]) | nan_mask<kBytes>(parts.part[0]);
-    const Words<kBytes> high = bits<Words<kBytes>>(parts.part[1]) | nan_mask<kBytes>(parts.part[1]);
-    return narrow(low, high);
+  // Conversions that load for themselves save the shuffle that takes a vector in halves.
+  [[gnu::always_inline]] static Parts<float, 2> decode_at(const std::byte* from) {
+    return {{widen(load<Half>(from)), widen(load<Half>(from + kVectorBytes / 2))}};
+  }
+
+  [[gnu::always_inline]] static Words encode(const Parts<float, 2>& parts) {
+    return join(narrow(canonical<float>(parts.part[0])), narrow(canonical<float>(parts.part[1])));
   }
 
  private:
+  static constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+
 #if defined(__AVX512F__)
   // The forms with a mask, as GCC 12 warns of an uninitialised value inside those without.
-  static constexpr __mmask16 kAll = 0xffff;
+  using Half = __m256i;
 
-  template <int kBytes>
-  [[gnu::always_inline]] static Floats<kBytes> widen(const std::byte* from) {
-    return bits<Floats<64>>(_mm512_maskz_cvtph_ps(kAll, load<__m256i>(from)));
+  template <int kIndex>
+  [[gnu::always_inline]] static Half half(Words words) {
+    return _mm512_maskz_extracti64x4_epi64(0xff, bits<__m512i>(words), kIndex);
   }
-
-  [[gnu::always_inline]] static Words<64> narrow(Words<64> low, Words<64> high) {
-    const __m256i a = _mm512_maskz_cvtps_ph(kAll, bits<__m512>(low), kNearest);
-    const __m256i b = _mm512_maskz_cvtps_ph(kAll, bits<__m512>(high), kNearest);
-    return bits<Words<64>>(_mm512_maskz_inserti64x4(0xff, _mm512_castsi256_si512(a), b, 1));
+  [[gnu::always_inline]] static Floats widen(Half half) {
+    return bits<Floats>(_mm512_maskz_cvtph_ps(0xffff, half));
+  }
+  [[gnu::always_inline]] static Half narrow(Words floats) {
+    return _mm512_maskz_cvtps_ph(0xffff, bits<__m512>(floats), kNearest);
+  }
+  [[gnu::always_inline]] static Words join(Half low, Half high) {
+    return bits<Words>(_mm512_maskz_inserti64x4(0xff, _mm512_castsi256_si512(low), high, 1));
   }
 #else
-  template <int kBytes>
-  [[gnu::always_inline]] static Floats<kBytes> widen(const std::byte* from) {
-    return bits<Floats<32>>(_mm256_cvtph_ps(load<__m128i>(from)));
-  }
+  using Half = __m128i;
 
-  [[gnu::always_inline]] static Words<32> narrow(Words<32> low, Words<32> high) {
-    const __m128i a = _mm256_cvtps_ph(bits<__m256>(low), kNearest);
-    const __m128i b = _mm256_cvtps_ph(bits<__m256>(high), kNearest);
-    return bits<Words<32>>(_mm256_set_m128i(b, a));
+  template <int kIndex>
+  [[gnu::always_inline]] static Half half(Words words) {
+    return _mm256_extracti128_si256(bits<__m256i>(words), kIndex);
+  }
+  [[gnu::always_inline]] static Floats widen(Half half) {
+    return bits<Floats>(_mm256_cvtph_ps(half));
+  }
+  [[gnu::always_inline]] static Half narrow(Words floats) {
+    return _mm256_cvtps_ph(bits<__m256>(floats), kNearest);
+  }
+  [[gnu::always_inline]] static Words join(Half low, Half high) {
+    return bits<Words>(_mm256_set_m128i(high, low));
   }
 #endif
 };

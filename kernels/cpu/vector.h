@@ -1,5 +1,4 @@
-// Short vectors, by the vector extension that GCC and clang share: the widest that the instruction
-// level has, and everything down to one element for the ends of arrays.
+// Vectors as wide as the instruction level has them, by the extension that GCC and clang share.
 //
 // Written out rather than left to the compilers' loop vectorisers, because those give up on the one
 // loop nest that matters here: accumulators in registers over a number of sources known only at run
@@ -21,50 +20,42 @@ namespace symm::cpu {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int kVectorBytes = 64;
+constexpr size_t kVectorBytes = 64;
 #elif defined(__AVX__)
-constexpr int kVectorBytes = 32;
+constexpr size_t kVectorBytes = 32;
 #else
-constexpr int kVectorBytes = 16;
+constexpr size_t kVectorBytes = 16;
 #endif
 
-template <class T, int kBytes>
+template <class T, size_t kBytes>
 struct VectorOf {
   typedef T Type __attribute__((vector_size(kBytes)));
 };
-template <class T, int kBytes>
+template <class T, size_t kBytes = kVectorBytes>
 using Vector = typename VectorOf<T, kBytes>::Type;
 
-template <int kBytes>
-using Words = Vector<uint32_t, kBytes>;
-template <int kBytes>
-using Floats = Vector<float, kBytes>;
+using Floats = Vector<float>;
+using Words = Vector<uint32_t>;
+using Ints = Vector<int32_t>;
+using HalfInts = Vector<int32_t, kVectorBytes / 2>;
 
-// The integers as wide as T: those that compares give, and those whose arithmetic wraps.
+// The unsigned integer as wide as T.
 template <size_t kSize>
-struct IntegersOf;
+struct UnsignedOf;
 template <>
-struct IntegersOf<1> {
-  using Signed = int8_t;
-  using Unsigned = uint8_t;
+struct UnsignedOf<1> {
+  using Type = uint8_t;
 };
 template <>
-struct IntegersOf<2> {
-  using Signed = int16_t;
-  using Unsigned = uint16_t;
+struct UnsignedOf<4> {
+  using Type = uint32_t;
 };
 template <>
-struct IntegersOf<4> {
-  using Signed = int32_t;
-  using Unsigned = uint32_t;
-};
-template <>
-struct IntegersOf<8> {
-  using Signed = int64_t;
-  using Unsigned = uint64_t;
+struct UnsignedOf<8> {
+  using Type = uint64_t;
 };
 template <class T>
-using Unsigned = typename IntegersOf<sizeof(T)>::Unsigned;
+using Unsigned = typename UnsignedOf<sizeof(T)>::Type;
 
 template <class T>
 constexpr bool kIsFloat = false;
@@ -77,6 +68,36 @@ constexpr bool kIsFloat<double> = true;
 template <class To, class From>
 [[gnu::always_inline]] inline To bits(From from) {
   return __builtin_bit_cast(To, from);
+}
+
+[[gnu::always_inline]] inline HalfInts low_half(Ints v) {
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
+#elif defined(__AVX__)
+  return __builtin_shufflevector(v, v, 0, 1, 2, 3);
+#else
+  return __builtin_shufflevector(v, v, 0, 1);
+#endif
+}
+
+[[gnu::always_inline]] inline HalfInts high_half(Ints v) {
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif defined(__AVX__)
+  return __builtin_shufflevector(v, v, 4, 5, 6, 7);
+#else
+  return __builtin_shufflevector(v, v, 2, 3);
+#endif
+}
+
+[[gnu::always_inline]] inline Ints join(HalfInts low, HalfInts high) {
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif defined(__AVX__)
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+#else
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3);
+#endif
 }
 
 // At any alignment, and whatever type is there.
