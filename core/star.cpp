@@ -254,6 +254,8 @@ void StarHub::outlive_references() {
       self->leave();
     } else {
       self->self_ = self;
+      // An exit waits for this goodbye as for any frame that is not sent yet.
+      self->reactor_->add_unsent(1);
     }
   });
 }
@@ -267,6 +269,7 @@ void StarHub::leave() {
       connection->close_after_flush(kLinger);
     }
   }
+  if (self) reactor_->add_unsent(-1);
 }
 
 }  // namespace symm

@@ -319,7 +319,7 @@ std::string command_line(Body body, int rank, int size, const std::string& addre
   arguments.address = address;
   arguments.argument = argument;
   arguments.channels = {-1};
-  std::string line = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::string line = "'" + std::filesystem::read_symlink("/proc/self/exe").string() + "'";
   const std::vector<std::string> words = arguments.words();
   for (size_t i = 1; i < words.size(); ++i) line += " '" + words[i] + "'";
   return line;
