@@ -123,7 +123,7 @@ void check_options(const std::vector<SplitWish>& wishes,
     const auto& first = wishes[static_cast<size_t>(members[0])].options;
     for (const int rank : members) {
       const auto& other = wishes[static_cast<size_t>(rank)].options;
-      const auto fail = [&](const std::string& what) {
+      const auto fail = [&, color = color](const std::string& what) {
         throw Error(SYMM_INVALID_ARGUMENT,
                     text(what, "; they are both in color ", color, " and must agree"), rank);
       };
