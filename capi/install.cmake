@@ -9,8 +9,7 @@ install(EXPORT symmTargets NAMESPACE symm:: DESTINATION ${symm_cmake_dir})
 
 configure_package_config_file(capi/symmConfig.cmake.in symmConfig.cmake
                               INSTALL_DESTINATION ${symm_cmake_dir})
-# Before 1.0 a minor version may change the ABI.
-write_basic_package_version_file(symmConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(symmConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/symmConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/symmConfigVersion.cmake DESTINATION ${symm_cmake_dir})
 

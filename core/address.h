@@ -2,7 +2,7 @@
 #ifndef SYMM_CORE_ADDRESS_H_
 #define SYMM_CORE_ADDRESS_H_
 
-#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 

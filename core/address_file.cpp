@@ -72,7 +72,7 @@ std::optional<Address> read_address_file(const std::string& path, std::string* p
   return std::nullopt;
 }
 
-std::unique_ptr<AddressFile> AddressFile::claim(const std::string& path,
+std::shared_ptr<AddressFile> AddressFile::claim(const std::string& path,
                                                 const std::function<Address()>& serve) {
   std::string problem;
   if (const auto found = read_address_file(path, &problem); found && is_alive(*found))
@@ -93,10 +93,16 @@ std::unique_ptr<AddressFile> AddressFile::claim(const std::string& path,
     errno = error;
     fail(path, "rename");
   }
-  return std::unique_ptr<AddressFile>(new AddressFile(path, content));
+  const std::shared_ptr<AddressFile> file(new AddressFile(path, content));
+  add_exit_listener(file);
+  return file;
 }
 
 AddressFile::~AddressFile() {
+  if (generation_ == process_generation()) remove();
+}
+
+void AddressFile::remove() noexcept {
   std::string problem;
   if (read_small_file(path_, &problem) == content_) unlink(path_.c_str());
 }

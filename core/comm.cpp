@@ -77,7 +77,18 @@ void Comm::end_child(const Failure& failure) {
 
 Exchange::Gathered Comm::gather(const std::string& kind, Exchange::Contribution contribution,
                                 Deadline deadline) {
-  if (exchange_) return exchange_->gather(kind, std::move(contribution), deadline);
+  if (exchange_) {
+    try {
+      return exchange_->gather(kind, std::move(contribution), deadline);
+    } catch (const Error& e) {
+      // Whoever found a mismatch raised it in the arena before it left; the star may know only of
+      // the leaving.
+      if (!is_sticky(e.status()) || !engine_) throw;
+      const auto fault = engine_->fault();
+      if (!fault) throw;
+      throw Error(fault->status, fault->message, fault->rank);
+    }
+  }
   if (contribution.failure.status != SYMM_OK) {
     throw Error(contribution.failure.status, contribution.failure.message);
   }

@@ -18,6 +18,7 @@ namespace {
 
 constexpr char kCreate[] = "symm_comm_create";
 constexpr char kSplit[] = "symm_comm_split";
+constexpr int kTellMs = 2000;
 constexpr size_t kArenaCommitBytes = 2 << 20;
 
 // CPUs this thread may run on, as bits.
@@ -122,12 +123,17 @@ void check_options(const std::vector<SplitWish>& wishes,
     const auto& first = wishes[static_cast<size_t>(members[0])].options;
     for (const int rank : members) {
       const auto& other = wishes[static_cast<size_t>(rank)].options;
-      if (other.name != first.name || !(other.agreed == first.agreed)) {
+      const auto fail = [&](const std::string& what) {
         throw Error(SYMM_INVALID_ARGUMENT,
-                    text("options differ between rank ", members[0], " and rank ", rank,
-                         ", which are both in color ", color,
-                         ": name, scratch_bytes, timeouts and flags must be equal"),
-                    rank);
+                    text(what, "; they are both in color ", color, " and must agree"), rank);
+      };
+      if (other.name != first.name) {
+        fail(text("options.name differs: rank ", rank, " has \"", other.name, "\", rank ",
+                  members[0], " \"", first.name, "\""));
+      }
+      if (const auto differs = difference(other.agreed, first.agreed)) {
+        fail(text("options.", differs->field, " differs: rank ", rank, " has ", differs->mine,
+                  ", rank ", members[0], " has ", differs->theirs));
       }
     }
   }
@@ -181,7 +187,10 @@ std::shared_ptr<Comm> Comm::create(const std::string& address, int32_t rank, int
   install_process_handlers();
   Meeting meeting = [&] {
     try {
-      return meet(where, address, hello, deadline);
+      // A rank whose own call is wrong tells those who are there, and does not wait for others.
+      return meet(where, address, hello,
+                  hello.failure.status == SYMM_OK ? deadline
+                                                  : deadline.sooner(Deadline::after_ms(kTellMs)));
     } catch (const Error& e) {
       // A rank whose own call is wrong says that, whatever became of the meeting.
       if (hello.failure.status == SYMM_OK) throw;
@@ -230,7 +239,10 @@ void Comm::connect(const StarAddress& star, const std::shared_ptr<StarHub>& hub,
 // Three agreed steps: who has which CPUs, rank 0's arena, and that everyone has mapped it.
 void Comm::set_up_engine(Deadline deadline) {
   CpuInfo own{cpu::best_level(), affinity()};
-  auto facts = gather(kCreate, {{}, encode(own), one_host_ ? open_own_pidfd() : nullptr}, deadline);
+  Exchange::Contribution facts_of_own;
+  facts_of_own.blob = encode(own);
+  if (one_host_) facts_of_own.fd = open_own_pidfd();
+  auto facts = gather(kCreate, std::move(facts_of_own), deadline);
   level_ = own.level;
   std::vector<unsigned long> everyones(own.mask.size());
   const Failure understood = attempt([&] {
@@ -326,6 +338,11 @@ std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions&
       const Bytes& blob = stars.blobs[static_cast<size_t>(members[0])];
       child->connect(decode_star_address(blob), hub, this, nullptr, deadline);
     });
+    {
+      // From here on the two owe each other nothing.
+      std::lock_guard lock(child_mutex_);
+      child_.reset();
+    }
     // Groups that failed say so here; that takes them up to the deadline and the hub's grace.
     agree(kSplit, built, Deadline(deadline.when() + std::chrono::seconds(5)));
     if (child) add_exit_listener(child);

@@ -4,6 +4,7 @@
 #define SYMM_CORE_ERROR_H_
 
 #include <cstdint>
+#include <locale>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -33,6 +34,7 @@ class Error : public std::runtime_error {
 template <class... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream stream;
+  stream.imbue(std::locale::classic());  // no digit grouping, whatever the program's locale
   (stream << ... << parts);
   return stream.str();
 }

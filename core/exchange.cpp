@@ -13,7 +13,7 @@ namespace {
 
 // How long after its own deadline a rank waits for the hub's word on the step. The hub answers in
 // microseconds unless its process is stopped.
-constexpr auto kGrace = std::chrono::seconds(2);
+constexpr auto kGrace = std::chrono::milliseconds(700);
 constexpr auto kLinger = std::chrono::seconds(10);
 
 Error error_of(const Failure& failure, int own_rank) {
@@ -246,14 +246,14 @@ void Exchange::leave() {
     shared_->hub_left = true;
     shared_->on_fault = nullptr;
   }
-  reactor_->post([connection = connection_, hub = hub_] {
-    if (connection) {
-      connection->send(kGoodbye, {});
-      connection->close_after_flush(kLinger);
-    }
-    if (hub) hub->leave();
-  });
+  // The hub of rank 0 leaves when it reads this goodbye, after whatever this rank sent before it.
+  if (hub_) hub_->outlive_references();
   hub_.reset();
+  reactor_->post([connection = connection_] {
+    if (!connection) return;
+    connection->send(kGoodbye, {});
+    connection->close_after_flush(kLinger);
+  });
 }
 
 bool Exchange::hub_left() const {

@@ -32,6 +32,8 @@ class Meetings {
 
   void arrive(const std::shared_ptr<Listener>& listener,
               const std::shared_ptr<Connection>& connection, Hello hello);
+  // A failed meeting of that token and name still waits for ranks to tell.
+  bool has_untold(const std::string& token, const std::string& name) const;
 
  private:
   struct Seat {
@@ -39,12 +41,12 @@ class Meetings {
     std::shared_ptr<Connection> connection;
   };
   struct Meeting {
-    std::shared_ptr<Listener> listener;  // kept open as long as somebody waits
+    std::set<std::shared_ptr<Listener>> listeners;  // kept open as long as somebody waits
     std::map<int, Seat> seats;
   };
   // A failed meeting: who has been told.
   struct Tombstone {
-    std::shared_ptr<Listener> listener;
+    std::set<std::shared_ptr<Listener>> listeners;
     Failure failure;
     std::set<int> told;
     int size = 0;

@@ -147,6 +147,10 @@ void note_window_memory(const std::shared_ptr<Mapping>& mapping, const std::shar
   shared().by_address[mapping->data()] = {mapping, mapping->size(), fd, offset};
 }
 
+void close_window_memory_after_fork() {
+  for (auto& [address, memory] : shared().by_address) memory.fd->reset();
+}
+
 // The other half, which asks the kernel, is in memory_backing.cpp.
 std::optional<Backing> find_window_memory(const void* pointer, size_t bytes) {
   const auto* start = static_cast<const std::byte*>(pointer);

@@ -56,6 +56,10 @@ struct Backing {
 void note_window_memory(const std::shared_ptr<Mapping>& mapping, const std::shared_ptr<Fd>& fd,
                         size_t offset);
 
+// In a forked child: the descriptors of window memory are the parent's and go; GlobalLock::kMemory
+// is held. The mappings stay, as any memory does.
+void close_window_memory_after_fork();
+
 // For symm_window_register. Throws UNSUPPORTED with the remedy where the memory is private or its
 // file cannot be found among this process's descriptors.
 Backing find_backing(const void* pointer, size_t bytes);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/memory.h"
 #include "core/reactor.h"
 #include "core/socket.h"
 
@@ -41,6 +42,7 @@ void after_fork_in_child() {
   // Only this thread exists here. Copies of the parent's sockets must go: while they are open, the
   // parent's death would go unseen by its peers.
   Reactor::after_fork_in_child();
+  close_window_memory_after_fork();
   shared().identity.clear();
   generation.fetch_add(1, std::memory_order_relaxed);
   for (int i = kLocks - 1; i >= 0; --i) locks[i].unlock();

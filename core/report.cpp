@@ -84,7 +84,7 @@ void peer(JsonWriter& json, const Comm& comm, int rank) {
   json.key("rank").number(rank);
   json.key("host").string(theirs.host_name);
   json.key("pid").number(theirs.pid);
-  json.key("device").number(theirs.device);
+  json.key("device").string("cpu");
   if (rank == comm.rank()) {
     json.key("path").string("self");
   } else if (theirs.process_id == mine.process_id) {
@@ -105,7 +105,7 @@ void communicator(JsonWriter& json, const Comm& comm) {
   json.key("name").string(options.name);
   json.key("rank").number(comm.rank());
   json.key("size").number(comm.size());
-  json.key("device").number(comm.device());
+  json.key("device").string("cpu");
   json.key("scratch_bytes").number(options.agreed.scratch_bytes);
   json.key("timeout_ms").number(options.agreed.timeout_ms);
   json.key("wait_timeout_ms").number(options.agreed.wait_timeout_ms);
@@ -115,12 +115,16 @@ void communicator(JsonWriter& json, const Comm& comm) {
   json.key("oversubscribed").boolean(comm.oversubscribed());
 
   const Failure failure = comm.sticky();
-  json.key("error").begin_object();
-  json.key("status").number(static_cast<int>(failure.status));
-  json.key("name").string(status_name(failure.status));
-  json.key("rank").number(failure.rank);
-  json.key("message").string(failure.message);
-  json.end_object();
+  json.key("error");
+  if (failure.status == SYMM_OK) {
+    json.null();
+  } else {
+    json.begin_object();
+    json.key("status").string(status_name(failure.status));
+    json.key("rank").number(failure.rank);
+    json.key("message").string(failure.message);
+    json.end_object();
+  }
 
   json.key("peers").begin_array();
   for (int rank = 0; rank < comm.size(); ++rank) peer(json, comm, rank);

@@ -99,7 +99,11 @@ void StarHub::frame(int rank, const Frame& frame) {
         if (const auto connection = std::exchange(member.connection, nullptr)) {
           connection->close_after_flush(kLinger);
         }
-        look_for_leavers();
+        if (rank == 0) {
+          leave();
+        } else {
+          look_for_leavers();
+        }
         return;
       default:
         throw WireError(text("a frame of type ", frame.type));
@@ -208,6 +212,12 @@ void StarHub::gone(int rank, const std::string& reason) {
   Member& member = members_[static_cast<size_t>(rank)];
   member.connection.reset();
   if (member.left) return;
+  if (rank == 0) {
+    // This very process: it let go of its communicator while that was being made.
+    member.left = true;
+    leave();
+    return;
+  }
   fault({SYMM_PEER, rank,
          text("rank ", rank, " died: its connection ended without a goodbye (", reason, ")")});
 }
@@ -232,20 +242,31 @@ void StarHub::broadcast(uint32_t type, const Message& message) {
   }
 }
 
-void StarHub::leave() {
+void StarHub::outlive_references() {
   {
     std::lock_guard lock(global_mutex(GlobalLock::kStars));
     registry().hubs.erase(uid_);
   }
-  reactor_->run_and_wait([self = shared_from_this()] {
-    self->leaving_ = true;
-    for (Member& member : self->members_) {
-      if (const auto connection = std::exchange(member.connection, nullptr)) {
-        connection->send(kGoodbye, {});
-        connection->close_after_flush(kLinger);
-      }
+  reactor_->post([self = shared_from_this()] {
+    // Rank 0 may have been lost before it could say goodbye: its socketpair found no descriptor,
+    // say.
+    if (self->leaving_ || !self->members_[0].connection) {
+      self->leave();
+    } else {
+      self->self_ = self;
     }
   });
+}
+
+void StarHub::leave() {
+  const auto self = std::move(self_);
+  leaving_ = true;
+  for (Member& member : members_) {
+    if (const auto connection = std::exchange(member.connection, nullptr)) {
+      connection->send(kGoodbye, {});
+      connection->close_after_flush(kLinger);
+    }
+  }
 }
 
 }  // namespace symm

@@ -20,13 +20,14 @@ namespace symm {
 
 class StarHub : public std::enable_shared_from_this<StarHub> {
  public:
-  // Any thread. Known under a fresh uid from now on; leave() or the reference's end forgets it.
+  // Any thread. Known under a fresh uid from now on; the reference's end forgets it.
   static std::shared_ptr<StarHub> open(int size);
   const std::string& uid() const { return uid_; }
   // Any thread: rank 0's own connection, one end of a socketpair.
   void add_local(Fd fd, const Join& join);
-  // Helper thread. Rank 0 leaves: says so to everyone, sends what is queued, and is gone.
-  void leave();
+  // Any thread. It stays until it has read rank 0's goodbye, then says goodbye to everyone, sends
+  // what is queued, and is gone.
+  void outlive_references();
 
   // Helper thread: gives the connection to the hub of that uid; false if there is none.
   static bool admit(const Join& join, const std::shared_ptr<Connection>& connection);
@@ -50,6 +51,7 @@ class StarHub : public std::enable_shared_from_this<StarHub> {
   void gone(int rank, const std::string& reason);
   void fault(Failure failure);
   void look_for_leavers();
+  void leave();
   template <class Message>
   void broadcast(uint32_t type, const Message& message);
 
@@ -59,6 +61,7 @@ class StarHub : public std::enable_shared_from_this<StarHub> {
   uint64_t step_ = 0;
   std::optional<Failure> fault_;
   bool leaving_ = false;
+  std::shared_ptr<StarHub> self_;  // see outlive_references()
 };
 
 }  // namespace symm

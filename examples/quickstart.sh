@@ -19,6 +19,7 @@ say "Building symm"
 tests=OFF
 # A build that tests/run.sh made keeps its tests.
 if grep -qs '^SYMM_BUILD_TESTS:BOOL=ON' "$build/CMakeCache.txt"; then tests=ON; fi
+mkdir -p "$root/build"
 cmake --preset release -DSYMM_BUILD_TESTS=$tests > "$root/build/configure.log" 2>&1 ||
   { cat "$root/build/configure.log" >&2; exit 1; }
 cmake --build --preset release --target symm all_reduce symm-perf symm-doctor

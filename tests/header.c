@@ -77,8 +77,8 @@ CHECK(sizeof(symm_window_options) >= 40 && sizeof(symm_window_options) % 8 == 0)
 
 /* The library that is found at run time is the header's. */
 int main(void) {
-  return symm_version() == SYMM_VERSION_MAJOR * 1000000 + SYMM_VERSION_MINOR * 1000 +
-                               SYMM_VERSION_PATCH
+  return symm_version() ==
+                 SYMM_VERSION_MAJOR * 1000000 + SYMM_VERSION_MINOR * 1000 + SYMM_VERSION_PATCH
              ? 0
              : 1;
 }

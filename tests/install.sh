@@ -85,12 +85,14 @@ for language in C CXX; do
   done
 done
 
-# Another minor version is another ABI before 1.0.
-if "$cmake" -S "$consumer" -B "$work/other" -DLANGUAGE=C -DWANTED_VERSION=0.999 \
-  -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" > "$work/cmake.log" 2>&1; then
-  fail "find_package took version $version for 0.999"
-fi
-echo "ok: another version is refused"
+# What is newer than the installed one, and another major version.
+for wanted in "${version%%.*}.999" "$((${version%%.*} + 1)).0"; do
+  if "$cmake" -S "$consumer" -B "$work/wants $wanted" -DLANGUAGE=C -DWANTED_VERSION="$wanted" \
+    -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" > "$work/cmake.log" 2>&1; then
+    fail "find_package took version $version for $wanted"
+  fi
+done
+echo "ok: other versions are refused"
 
 # With libsymm.a alone, as in a package of static libraries.
 rm "$libdir"/libsymm.so*

@@ -149,7 +149,16 @@ static uint64_t random_float(uint64_t random, unsigned bits, unsigned mantissa, 
   return sign | exponent << mantissa | (random >> 8 & (((uint64_t)1 << mantissa) - 1));
 }
 
-static uint64_t element_bits(symm_dtype dtype, uint64_t random) {
+/* Sums and products of as many ranks as there are fit the type. */
+static uint64_t tame_integer(const struct problem* problem, uint64_t random) {
+  const symm_dtype dtype = problem->dtype;
+  const int is_signed = dtype == SYMM_INT8 || dtype == SYMM_INT32 || dtype == SYMM_INT64;
+  const uint64_t most = ~(uint64_t)0 >> (64 - 8 * dtype_size(dtype) + (is_signed ? 1 : 0));
+  return problem->op == SYMM_PROD ? random & 1 : random % (most / (uint64_t)problem->ranks + 1);
+}
+
+static uint64_t element_bits(const struct problem* problem, uint64_t random) {
+  const symm_dtype dtype = problem->dtype;
   switch (dtype) {
     case SYMM_FLOAT16:
       return random_float(random, 16, 10, 15);
@@ -164,7 +173,7 @@ static uint64_t element_bits(symm_dtype dtype, uint64_t random) {
     case SYMM_FLOAT64:
       return random_float(random, 64, 52, 1023);
     default:
-      return random >> (64 - 8 * dtype_size(dtype));
+      return problem->tame ? tame_integer(problem, random) : random >> (64 - 8 * dtype_size(dtype));
   }
 }
 
@@ -213,7 +222,7 @@ static void store(void* elements, size_t size, size_t index, uint64_t bits) {
 
 static uint64_t input_bits(const struct problem* problem, uint64_t stream, size_t index) {
   const size_t place = problem->period == 0 ? index : index % problem->period;
-  return element_bits(problem->dtype, mix(stream + place));
+  return element_bits(problem, mix(stream + place));
 }
 
 void reference_input(const struct problem* problem, int rank, size_t first, size_t count,

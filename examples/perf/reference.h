@@ -14,10 +14,11 @@ struct problem {
   int ranks;
   uint64_t seed;
   size_t period; /* the input repeats after so many elements; 0: never */
+  int tame;      /* integers are so small that no result overflows */
 };
 
 /* Elements first .. first + count - 1 of a rank's input. Floats are finite, 0.5 <= |x| < 2 or a
- * zero of either sign; integers take any value. */
+ * zero of either sign; integers take any value unless they are tame. */
 void reference_input(const struct problem* problem, int rank, size_t first, size_t count,
                      void* elements);
 

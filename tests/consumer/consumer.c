@@ -4,7 +4,7 @@
 #include <string.h>
 #include <symm.h>
 
-static int fail(const char *what) {
+static int fail(const char* what) {
   fprintf(stderr, "%s: %s\n", what, symm_last_error());
   return 1;
 }
@@ -12,7 +12,7 @@ static int fail(const char *what) {
 int main(void) {
   char address[SYMM_ADDRESS_SIZE];
   size_t needed;
-  symm_comm *comm = NULL;
+  symm_comm* comm = NULL;
   float values[3] = {1.5f, -2.0f, 0.25f};
   float sums[3] = {0.0f, 0.0f, 0.0f};
 
