@@ -31,15 +31,15 @@ void Boxes::one_shot(const Reduction& reduction) {
   const Box& mine = to(peer, step);
   const Box& theirs = from(peer, step);
   const uint64_t word = reduction.word.at(step);
+  const void* sources[2];
+  sources[me] = reduction.input;
+  sources[peer] = theirs.data;
   copy(reduction.level, mine.data, reduction.input, reduction.bytes, Store::kCached);
   waiter_.post(mine.line->word, word, peer);
   waiter_.publish();
   const FloatEnvironment environment;
   waiter_.await(theirs.line->word, word, peer);
   prefetch(theirs.data, reduction.bytes);
-  const void* sources[2];
-  sources[me] = reduction.input;
-  sources[peer] = theirs.data;
   reduction.reduce(reduction.output, nullptr, sources, 2, reduction.bytes);
 }
 

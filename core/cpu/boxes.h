@@ -78,15 +78,17 @@ inline void Boxes::one_shot_inline(const Reduction& reduction) {
   const Box& mine = to(peer, step);
   const Box& theirs = from(peer, step);
   const uint64_t word = reduction.word.at(step);
+  // Before the stores to the box: a kernel that loads both pointers at once must else wait until
+  // the box's line, which comes from the other core, has let these stores through.
+  const void* sources[2];
+  sources[me] = reduction.input;
+  sources[peer] = theirs.line->payload;
   copy_short(mine.line->payload, reduction.input, reduction.bytes);
   waiter_.post(mine.line->word, word, peer);
   waiter_.publish();
   const FloatEnvironment environment;
   waiter_.await(theirs.line->word, word, peer);
   if (reduction.bytes == 0) return;
-  const void* sources[2];
-  sources[me] = reduction.input;
-  sources[peer] = theirs.line->payload;
   reduction.reduce(reduction.output, nullptr, sources, 2, reduction.bytes);
 }
 
