@@ -81,7 +81,8 @@ Options read_options(const Options* user) {
   if (user == nullptr) return options;
   constexpr size_t kMostSize = 4096;
   const size_t size = user->size;
-  if (size < sizeof(size_t) || size > kMostSize) {
+  // Structs grow by whole fields of 8 bytes; half a pointer would be read otherwise.
+  if (size < sizeof(size_t) || size % sizeof(size_t) != 0 || size > kMostSize) {
     throw Error(SYMM_INVALID_ARGUMENT,
                 text("options.size is ", size, "; set it to sizeof the struct (", sizeof(Options),
                      ") and the other fields to zero first"));

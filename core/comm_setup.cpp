@@ -123,12 +123,17 @@ void check_options(const std::vector<SplitWish>& wishes,
     const auto& first = wishes[static_cast<size_t>(members[0])].options;
     for (const int rank : members) {
       const auto& other = wishes[static_cast<size_t>(rank)].options;
-      if (other.name != first.name || !(other.agreed == first.agreed)) {
+      const auto fail = [&](const std::string& what) {
         throw Error(SYMM_INVALID_ARGUMENT,
-                    text("options differ between rank ", members[0], " and rank ", rank,
-                         ", which are both in color ", color,
-                         ": name, scratch_bytes, timeouts and flags must be equal"),
-                    rank);
+                    text(what, "; they are both in color ", color, " and must agree"), rank);
+      };
+      if (other.name != first.name) {
+        fail(text("options.name differs: rank ", rank, " has \"", other.name, "\", rank ",
+                  members[0], " \"", first.name, "\""));
+      }
+      if (const auto differs = difference(other.agreed, first.agreed)) {
+        fail(text("options.", differs->field, " differs: rank ", rank, " has ", differs->mine,
+                  ", rank ", members[0], " has ", differs->theirs));
       }
     }
   }

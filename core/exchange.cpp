@@ -13,7 +13,7 @@ namespace {
 
 // How long after its own deadline a rank waits for the hub's word on the step. The hub answers in
 // microseconds unless its process is stopped.
-constexpr auto kGrace = std::chrono::seconds(2);
+constexpr auto kGrace = std::chrono::milliseconds(700);
 constexpr auto kLinger = std::chrono::seconds(10);
 
 Error error_of(const Failure& failure, int own_rank) {

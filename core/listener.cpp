@@ -78,7 +78,11 @@ Listener::Listener(Endpoint endpoint, Fd fd, bool serves_meetings, std::string t
       fd_(std::move(fd)),
       reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       serves_meetings_(serves_meetings),
-      token_(std::move(token)) {}
+      tokens_{std::move(token)} {}
+
+void Listener::serve_token(const std::string& token) {
+  reactor_->run_and_wait([&] { tokens_.insert(token); });
+}
 
 Listener::~Listener() {
   for (Guest& guest : guests_) {
@@ -139,7 +143,7 @@ void Listener::handshake(Guests::iterator guest, const Frame& frame) {
     if (frame.type == kHello && serves_meetings_) {
       Hello hello = decode_hello(frame.payload);
       const auto connection = release(guest);
-      if (hello.token != token_) {
+      if (!tokens_.contains(hello.token)) {
         refuse(*connection, SYMM_INVALID_ARGUMENT, kAnotherJob);
         return;
       }

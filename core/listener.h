@@ -8,6 +8,7 @@
 
 #include <list>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "core/connection.h"
@@ -24,6 +25,9 @@ class Listener : public std::enable_shared_from_this<Listener> {
   static std::shared_ptr<Listener> open(const Endpoint& endpoint, bool serves_meetings,
                                         const std::string& token, bool* in_use);
   ~Listener();
+
+  // Any thread: serves meetings of this token too.
+  void serve_token(const std::string& token);
 
   // Lives as long as this listener: what else serves the same address.
   void keep(std::shared_ptr<void> companion) { companion_ = std::move(companion); }
@@ -50,7 +54,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Fd reserve_;  // given up for a moment to accept and drop a connection when fds have run out
   std::shared_ptr<void> companion_;
   bool serves_meetings_;
-  std::string token_;
+  std::set<std::string> tokens_;
   Guests guests_;
 };
 

@@ -19,7 +19,15 @@ std::string device_text(int32_t device) {
   return device == SYMM_CPU ? "the CPU" : text("CUDA device ", device);
 }
 
+std::string key_of(const std::string& token, const std::string& name) {
+  return text(token, '\n', name);
+}
+
 }  // namespace
+
+bool Meetings::has_untold(const std::string& token, const std::string& name) const {
+  return tombstones_.contains(key_of(token, name));
+}
 
 Meetings& Meetings::of(Reactor& reactor) {
   // One helper thread a process at a time; a new one, or a forked child, starts afresh. Meetings
@@ -36,7 +44,7 @@ Meetings& Meetings::of(Reactor& reactor) {
 
 void Meetings::arrive(const std::shared_ptr<Listener>& listener,
                       const std::shared_ptr<Connection>& connection, Hello hello) {
-  const std::string key = text(hello.token, '\n', hello.name);
+  const std::string key = key_of(hello.token, hello.name);
   const auto grave = tombstones_.find(key);
   if (grave != tombstones_.end() && grave->second.told.insert(hello.rank).second) {
     connection->send(kRefused, encode(grave->second.failure));
@@ -102,22 +110,11 @@ std::optional<Failure> Meetings::conflict(const Meeting& meeting, const Hello& h
                                              " is on ", device_text(hello.info.device), ", ",
                                              who(first), " on ", device_text(first.info.device)));
   }
-  const auto differs = [&](const char* field, auto mine, auto theirs) {
-    return wrong(SYMM_INVALID_ARGUMENT, text("options.", field, " differs: ", who(hello), " has ",
-                                             mine, ", ", who(first), " has ", theirs));
-  };
-  const AgreedOptions& mine = hello.options;
-  const AgreedOptions& theirs = first.options;
-  if (mine.scratch_bytes != theirs.scratch_bytes) {
-    return differs("scratch_bytes", mine.scratch_bytes, theirs.scratch_bytes);
+  if (const auto differs = difference(hello.options, first.options)) {
+    return wrong(SYMM_INVALID_ARGUMENT,
+                 text("options.", differs->field, " differs: ", who(hello), " has ", differs->mine,
+                      ", ", who(first), " has ", differs->theirs));
   }
-  if (mine.timeout_ms != theirs.timeout_ms) {
-    return differs("timeout_ms", mine.timeout_ms, theirs.timeout_ms);
-  }
-  if (mine.wait_timeout_ms != theirs.wait_timeout_ms) {
-    return differs("wait_timeout_ms", mine.wait_timeout_ms, theirs.wait_timeout_ms);
-  }
-  if (mine.flags != theirs.flags) return differs("flags", mine.flags, theirs.flags);
   return std::nullopt;
 }
 

@@ -32,6 +32,8 @@ class Meetings {
 
   void arrive(const std::shared_ptr<Listener>& listener,
               const std::shared_ptr<Connection>& connection, Hello hello);
+  // A failed meeting of that token and name still waits for ranks to tell.
+  bool has_untold(const std::string& token, const std::string& name) const;
 
  private:
   struct Seat {

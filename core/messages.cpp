@@ -77,6 +77,22 @@ void check_status(const Failure& failure) {
 
 }  // namespace
 
+std::optional<OptionsDifference> difference(const AgreedOptions& mine,
+                                            const AgreedOptions& theirs) {
+  const OptionsDifference fields[] = {
+      {"scratch_bytes", mine.scratch_bytes, theirs.scratch_bytes},
+      {"timeout_ms", static_cast<uint64_t>(mine.timeout_ms),
+       static_cast<uint64_t>(theirs.timeout_ms)},
+      {"wait_timeout_ms", static_cast<uint64_t>(mine.wait_timeout_ms),
+       static_cast<uint64_t>(theirs.wait_timeout_ms)},
+      {"flags", mine.flags, theirs.flags},
+  };
+  for (const OptionsDifference& field : fields) {
+    if (field.mine != field.theirs) return field;
+  }
+  return std::nullopt;
+}
+
 Bytes encode(const StarAddress& star) {
   Writer w;
   write(w, star);

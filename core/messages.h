@@ -14,6 +14,7 @@
 #define SYMM_CORE_MESSAGES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,14 @@ struct AgreedOptions {
   uint32_t flags = 0;
   bool operator==(const AgreedOptions&) const = default;
 };
+
+// The first option in which two ranks differ.
+struct OptionsDifference {
+  const char* field;
+  uint64_t mine;
+  uint64_t theirs;
+};
+std::optional<OptionsDifference> difference(const AgreedOptions& mine, const AgreedOptions& theirs);
 
 struct Hello {
   uint32_t protocol_min = kProtocolMin;

@@ -252,7 +252,7 @@ void Reactor::flush_at_exit() {
     // Polls, since it happens once in a process's life: a task that posts itself again would spin.
     auto look = std::make_shared<Task>();
     *look = [reactor, flush, weak = std::weak_ptr<Task>(look)] {
-      if (reactor->unsent_ == 0) {
+      if (reactor->unsent_.load(std::memory_order_relaxed) == 0) {
         std::lock_guard flush_lock(flush->mutex);
         flush->done = true;
         flush->changed.notify_all();

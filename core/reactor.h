@@ -49,8 +49,9 @@ class Reactor {
   // Waits, two seconds at most, until what was posted has been sent.
   static void flush_at_exit();
 
-  // What is queued but not yet sent, over all connections: kept by Connection.
-  void add_unsent(int64_t frames) { unsent_ += frames; }
+  // What is queued but not yet sent, over all connections: kept by Connection, whose last reference
+  // may go in any thread.
+  void add_unsent(int64_t frames) { unsent_.fetch_add(frames, std::memory_order_relaxed); }
 
  private:
   Reactor();
@@ -74,7 +75,7 @@ class Reactor {
   std::map<int, std::shared_ptr<Handler>> handlers_;
   std::map<Timer, Task> timers_;
   uint64_t next_timer_ = 0;
-  int64_t unsent_ = 0;
+  std::atomic<int64_t> unsent_{0};
   std::vector<std::shared_ptr<void>> disposed_;
 
   int users_ = 0;  // guarded by GlobalLock::kReactor

@@ -23,8 +23,10 @@ constexpr auto kFirstPause = std::chrono::milliseconds(2);
 constexpr auto kLongestPause = std::chrono::milliseconds(50);
 // A server answers a HELLO in microseconds; what listens and does not is something else.
 constexpr int kAnswerMs = 5000;
+// How long rank 0 stays with a meeting that has failed.
+constexpr int kTellLatecomersMs = 3000;
 // How long after its own deadline a rank waits for the server's word on who is missing.
-constexpr auto kGrace = std::chrono::seconds(2);
+constexpr auto kGrace = std::chrono::milliseconds(700);
 
 bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
@@ -86,7 +88,8 @@ class Visit : public Attendance {
     return shared_->refused && shared_->refused->message == kAnotherJob;
   }
 
-  Welcome outcome(Deadline deadline, const std::string& server) {
+  // `server` says who that is in messages; `server_rank` is its rank or kNoRank.
+  Welcome outcome(Deadline deadline, const std::string& server, int server_rank) {
     std::unique_lock lock(shared_->mutex);
     // A loss after WELCOME is told by on_lost().
     const auto ended = [&] { return shared_->welcome || shared_->refused || shared_->closed; };
@@ -101,11 +104,12 @@ class Visit : public Attendance {
       throw Error(shared_->refused->status, shared_->refused->message, shared_->refused->rank);
     }
     if (shared_->closed) {
-      throw Error(SYMM_PEER,
-                  text("the process that serves ", server,
-                       " died or gave up while the ranks were meeting (", *shared_->closed, ")"));
+      throw Error(
+          SYMM_PEER,
+          text(server, " died or gave up while the ranks were meeting (", *shared_->closed, ")"),
+          server_rank);
     }
-    throw Error(SYMM_TIMEOUT, text("the process that serves ", server, " does not answer"));
+    throw Error(SYMM_TIMEOUT, text(server, " does not answer"), server_rank);
   }
 
  private:
@@ -149,7 +153,7 @@ class Search {
   // `serve` is called before every attempt; for rank 0 it takes over an address that has become
   // free.
   Search(const Address& address, const std::string& address_text, const std::string& file_path,
-         Deadline deadline, std::function<void()> serve)
+         Deadline deadline, std::function<bool()> serve)
       : address_(address),
         address_text_(address_text),
         file_path_(file_path),
@@ -159,7 +163,7 @@ class Search {
   std::unique_ptr<Visit> run(Hello hello) {
     auto pause = std::chrono::duration_cast<Clock::duration>(kFirstPause);
     for (;;) {
-      serve_();
+      in_use_ = serve_();
       for (const auto& [endpoint, token] : candidates()) {
         hello.token = token;
         if (auto visit = attempt(endpoint, hello)) return visit;
@@ -225,6 +229,10 @@ class Search {
     }
     if (address_text_ == "env://")
       remedy = "; is rank 0 started, and are MASTER_ADDR and MASTER_PORT right?";
+    if (in_use_) {
+      remedy =
+          "; the port is in use by another program on this host: choose another, or stop that one";
+    }
     throw Error(SYMM_TIMEOUT,
                 text("no process served address \"", address_text_, "\" within the ",
                      hello.options.timeout_ms, " ms of options.timeout_ms (last attempt: ",
@@ -236,9 +244,21 @@ class Search {
   const std::string& address_text_;
   const std::string& file_path_;
   const Deadline deadline_;
-  const std::function<void()> serve_;
+  const std::function<bool()> serve_;
+  bool in_use_ = false;
   std::string problem_;
 };
+
+// Returns once every rank of a failed meeting has come and has been told, or soon.
+void wait_until_told(const std::string& token, const std::string& name, Deadline deadline) {
+  const auto reactor = Reactor::acquire();
+  const Deadline soon = Deadline::after_ms(kTellLatecomersMs).sooner(deadline);
+  bool untold = true;
+  while (untold && !soon.passed()) {
+    reactor->run_and_wait([&] { untold = Meetings::of(*reactor).has_untold(token, name); });
+    if (untold) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
 
 // Rank 0's duty to serve. What it opened, and where a client (rank 0 itself too) finds it.
 struct Served {
@@ -311,6 +331,7 @@ void serve(const Address& address, const std::string& file_path, Served* served)
         Served made = serve_everywhere(nullptr);
         served->listeners = std::move(made.listeners);
         served->hosts = std::move(made.hosts);
+        served->address.token = made.address.token;
         return made.address;
       });
       // A rank that comes after its meeting has failed must still find its way to be told. Rank 0
@@ -384,9 +405,12 @@ Meeting meet(const Address& address, const std::string& address_text, Hello hell
   Meeting meeting;
   Served served;
   const std::string file_path = file_of(address, hello.name);
-  std::function<void()> serve_if_rank_0 = [] {};
+  std::function<bool()> serve_if_rank_0 = [] { return false; };
   if (hello.rank == 0) {
-    serve_if_rank_0 = [&] { serve(address, file_path, &served); };
+    serve_if_rank_0 = [&] {
+      serve(address, file_path, &served);
+      return address.kind != Address::Kind::kServed && served.listeners.empty();
+    };
     serve_if_rank_0();
     meeting.hub = StarHub::open(hello.size);
     std::vector<std::string> hosts = served.hosts;
@@ -404,7 +428,22 @@ Meeting meet(const Address& address, const std::string& address_text, Hello hell
     hello.star = open_star(*meeting.hub, hosts, &meeting.listeners);
   }
   auto visit = Search(address, address_text, file_path, deadline, serve_if_rank_0).run(hello);
-  Welcome welcome = visit->outcome(deadline, text("address \"", address_text, "\""));
+  const bool by_rank_0 = address.kind != Address::Kind::kServed;
+  const std::string server =
+      text(by_rank_0 ? "rank 0" : "the process", ", which serves address \"", address_text, "\",");
+  Welcome welcome = [&] {
+    try {
+      return visit->outcome(deadline, server, by_rank_0 ? 0 : kNoRank);
+    } catch (const Error& e) {
+      // Rank 0 may exit on an error that is in the ranks' calls. Those that start a little later
+      // should be told first. A death is told at once, and nobody came who could be told after a
+      // timeout.
+      if (!is_sticky(e.status()) && !served.listeners.empty()) {
+        wait_until_told(served.address.token, hello.name, deadline);
+      }
+      throw;
+    }
+  }();
   if (static_cast<int>(welcome.roster.size()) != hello.size) {
     throw Error(SYMM_INTERNAL, "the meeting's roster has another size than the communicator");
   }
@@ -437,6 +476,12 @@ std::string create_served_address(const char* host) {
   auto found = kept->by_host.find(key);
   if (found == kept->by_host.end()) {
     found = kept->by_host.emplace(key, serve_everywhere(host)).first;
+  } else {
+    // The sockets are the first address's; the secret is this one's own.
+    found->second.address.token = random_hex(16);
+    for (const auto& listener : found->second.listeners) {
+      listener->serve_token(found->second.address.token);
+    }
   }
   return format_served_address(found->second.address);
 }

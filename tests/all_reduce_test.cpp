@@ -128,8 +128,9 @@ TEST_P(AllReduceIn, LargeMessagesAreRight) {
   expect([](Rank& rank) {
     const Comm comm = create(rank);
     ASSERT_NE(comm, nullptr);
+    // The largest once a place; two ranks cross the size where results bypass the caches.
     const size_t most = (rank.size > 8   ? 1u << 18
-                         : rank.size > 2 ? 3u << 20
+                         : rank.size > 2 ? 2u << 20
                                          : 17u << 20) /
                         kSlowdown;
     const Window window = alloc(comm.get(), window_bytes_for(most));
@@ -137,16 +138,14 @@ TEST_P(AllReduceIn, LargeMessagesAreRight) {
     uint64_t number = 2000;
     for (Place place : {Place::kSeparate, Place::kInPlace, Place::kWindow, Place::kWindowInPlace,
                         Place::kWindowElsewhere}) {
-      for (symm_dtype dtype : {SYMM_FLOAT32, SYMM_FLOAT16}) {
-        for (size_t bytes : {most, most / 2 + 12, most / 3}) {
-          Trial trial;
-          trial.place = place;
-          trial.dtype = dtype;
-          trial.count = bytes / size_of(dtype) - 1;
-          trial.input_shift = ++number % 3;
-          trial.seed = number;
-          batch.perform(trial);
-        }
+      for (size_t bytes : {most, most / 5 + 12, most / 12}) {
+        Trial trial;
+        trial.place = place;
+        trial.dtype = bytes == most ? SYMM_FLOAT32 : SYMM_FLOAT16;
+        trial.count = bytes / size_of(trial.dtype) - 1;
+        trial.input_shift = ++number % 3;
+        trial.seed = number;
+        batch.perform(trial);
       }
       batch.end(std::to_string(static_cast<int>(place)));
     }

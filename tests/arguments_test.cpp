@@ -153,12 +153,21 @@ symm_status create_with(const symm_comm_options& options) {
   return status;
 }
 
-TEST(CommOptions, AStructTooSmallIsRefused) {
-  for (size_t size : {size_t{0}, size_t{1}, sizeof(size_t), sizeof(symm_comm_options) - 8}) {
-    symm_comm_options options = comm_options();
+TEST(CommOptions, AStructOfNoPossibleSizeIsRefused) {
+  for (size_t size : {size_t{0}, size_t{1}, sizeof(size_t) - 1, sizeof(size_t) + 4,
+                      sizeof(symm_comm_options) - 1, sizeof(symm_comm_options) + 4, SIZE_MAX}) {
+    symm_comm_options options = comm_options("name");
     options.size = size;
     EXPECT_TRUE(fails(SYMM_INVALID_ARGUMENT, create_with(options), {"options", "size"})) << size;
   }
+}
+
+TEST(CommOptions, AnEarlierShorterStructHasDefaultsInWhatItLacks) {
+  symm_comm_options options = comm_options();
+  options.size = sizeof(size_t);
+  options.name = reinterpret_cast<const char*>(1);  // beyond the end: not looked at
+  options.timeout_ms = -1;
+  EXPECT_TRUE(ok(create_with(options)));
 }
 
 TEST(CommOptions, ALaterStructIsTakenWhileWhatItAddsIsZero) {

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Runs one fuzz target for SYMM_FUZZ_SECONDS (60), from the seeds in fuzz/corpus/NAME where there
-# are some. What breaks it is left beside the program, as NAME-crash-...
+# are some. What breaks it is left beside the program, as PROGRAM-crash-...
 #
 # Usage: fuzz.sh PROGRAM
 set -euo pipefail
 
 program=$1
-name=$(basename "$program")
+name=$(basename "$program" _fuzz)
 seeds=$(cd "$(dirname "$0")" && pwd)/fuzz/corpus/$name
 corpus=$(mktemp -d)
 trap 'rm -rf "$corpus"' EXIT

@@ -41,6 +41,7 @@ void gives_its_failure_at_once(Rank& rank) {
   if (rank.argument == "wait_timeout_ms") options.wait_timeout_ms = 1000 + (rank.rank == 1);
   if (rank.argument == "scratch_bytes") options.scratch_bytes = (64 << 20) << (rank.rank == 1);
   if (rank.argument == "flags") options.flags = rank.rank == 1 ? SYMM_COMM_STRICT : 0;
+  options.name = rank.argument.c_str();
   const int claimed = rank.argument == "twice" && rank.rank == 2 ? 1 : rank.rank;
   const int size = rank.argument == "size" && rank.rank == 1 ? rank.size + 1 : rank.size;
   symm_comm* comm = nullptr;
@@ -50,6 +51,8 @@ void gives_its_failure_at_once(Rank& rank) {
   EXPECT_LT(clock.seconds(), 8 * kSlowdown);
   rank.give(symm_status_name(status));
   rank.give(symm_last_error());
+  rank.at("failed");
+  rank.hear();  // those who come last are told by those who are still there
 }
 
 void expect_failure(const std::vector<std::string>& given, symm_status status,
@@ -147,8 +150,12 @@ TEST(RendezvousFaults, DisagreementFailsEveryRankAtOnceWithBothValues) {
       RunOptions options;
       options.address = address;
       options.argument = c.what;
-      const auto given = run(processes(3), gives_its_failure_at_once, options);
-      for (const auto& of_rank : given) {
+      Ranks ranks(processes(3), gives_its_failure_at_once, options);
+      ranks.wait_for_all("failed");
+      ranks.tell_all("end");
+      ranks.finish();
+      for (int rank = 0; rank < 3; ++rank) {
+        const auto& of_rank = ranks.given(rank);
         expect_failure(of_rank, SYMM_INVALID_ARGUMENT, {"symm_comm_create"});
         for (const std::string& mention : c.mentions) {
           EXPECT_TRUE(mentions_all(of_rank[1], {mention})) << c.what;
@@ -220,11 +227,15 @@ TEST(RendezvousFaults, AnotherJobsTokenKeepsItOut) {
 
 TEST(RendezvousFaults, AServedAddressDoesNotOpenToAGuessedToken) {
   std::string address = served_address();
-  char& last = address.back();
-  last = last == '0' ? '1' : '0';
+  // symm://<token>@...
+  char& digit = address[std::string("symm://").size()];
+  digit = digit == '0' ? '1' : '0';
   RunOptions options;
   options.address = address;
-  const auto given = run(processes(1), gives_its_failure, options);
+  options.size = 2;
+  const auto given = run(processes(2), gives_its_failure, options);
+  EXPECT_NE(given[1][0], "SYMM_OK");
+  EXPECT_TRUE(mentions_all(given[1][1], {"token"}));
   EXPECT_NE(given[0][0], "SYMM_OK");
 }
 

@@ -197,45 +197,56 @@ TEST(SetupAgreement, ARankOutOfDescriptorsFailsTheAllocationOnEveryRank) {
   });
 }
 
+// All ranks fail before any of their processes ends: those who come last must find rank 0.
+void expect_all_fail_at_once(Body body, const std::string& argument) {
+  const Stopwatch clock;
+  RunOptions options;
+  options.argument = argument;
+  Ranks ranks(processes(3), body, options);
+  ranks.wait_for_all("failed");
+  ranks.tell_all("end");
+  ranks.finish();
+  EXPECT_LT(clock.seconds(), 10 * kSlowdown) << "the others waited for their deadline";
+}
+
 TEST(SetupAgreement, ABadOptionOfOneRankFailsTheCreationOfAll) {
-  for (int culprit : {0, 2}) {
-    const Stopwatch clock;
-    RunOptions options;
-    options.argument = std::to_string(culprit);
-    run(
-        processes(3),
+  for (const char* culprit : {"0", "2"}) {
+    expect_all_fail_at_once(
         [](Rank& rank) {
-          const int wrong = std::stoi(rank.argument);
           symm_comm_options chosen = comm_options(nullptr, 20000);
-          if (rank.rank == wrong) chosen.timeout_ms = -1;
+          const bool wrong = std::to_string(rank.rank) == rank.argument;
+          if (wrong) chosen.timeout_ms = -1;
           symm_comm* comm = nullptr;
           EXPECT_TRUE(fails(SYMM_INVALID_ARGUMENT,
                             symm_comm_create(rank.address.c_str(), rank.rank, rank.size, SYMM_CPU,
                                              &chosen, &comm),
                             {"symm_comm_create", "timeout_ms"}));
-          if (rank.rank != wrong) {
+          if (!wrong) {
             EXPECT_TRUE(mentions_all(symm_last_error(), {"rank " + rank.argument}));
           }
+          rank.at("failed");
+          rank.hear();
         },
-        options);
-    EXPECT_LT(clock.seconds(), 10 * kSlowdown) << "the others waited for their deadline";
+        culprit);
   }
 }
 
 TEST(SetupAgreement, AGpuAskedForByOneRankFailsTheCreationOfAll) {
-  const Stopwatch clock;
-  run(processes(3), [](Rank& rank) {
-    const symm_comm_options chosen = comm_options(nullptr, 20000);
-    symm_comm* comm = nullptr;
-    EXPECT_TRUE(fails(SYMM_UNSUPPORTED,
-                      symm_comm_create(rank.address.c_str(), rank.rank, rank.size,
-                                       rank.rank == 1 ? 0 : SYMM_CPU, &chosen, &comm),
-                      {"symm_comm_create", "CUDA"}));
-    if (rank.rank != 1) {
-      EXPECT_TRUE(mentions_all(symm_last_error(), {"rank 1"}));
-    }
-  });
-  EXPECT_LT(clock.seconds(), 10 * kSlowdown) << "the others waited for their deadline";
+  expect_all_fail_at_once(
+      [](Rank& rank) {
+        const symm_comm_options chosen = comm_options(nullptr, 20000);
+        symm_comm* comm = nullptr;
+        EXPECT_TRUE(fails(SYMM_UNSUPPORTED,
+                          symm_comm_create(rank.address.c_str(), rank.rank, rank.size,
+                                           rank.rank == 1 ? 0 : SYMM_CPU, &chosen, &comm),
+                          {"symm_comm_create", "CUDA"}));
+        if (rank.rank != 1) {
+          EXPECT_TRUE(mentions_all(symm_last_error(), {"rank 1"}));
+        }
+        rank.at("failed");
+        rank.hear();
+      },
+      "");
 }
 
 }  // namespace

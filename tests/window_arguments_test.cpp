@@ -80,7 +80,7 @@ TEST_F(WindowArguments, DataOfARankThatIsNotThereIsRefused) {
 }
 
 TEST_F(WindowArguments, OptionsAreCheckedLikeAnyOthers) {
-  for (size_t size : {size_t{0}, size_t{7}, sizeof(symm_window_options) - 8}) {
+  for (size_t size : {size_t{0}, size_t{7}, size_t{12}, sizeof(symm_window_options) - 1}) {
     symm_window_options options = window_options();
     options.size = size;
     EXPECT_TRUE(fails(SYMM_INVALID_ARGUMENT, alloc_with(options), {"options", "size"})) << size;

@@ -64,7 +64,7 @@ struct Reduction {
   static constexpr int kParts = Format::kParts;
   using Accumulator = Parts<Lane, kParts>;
   // Vectors in a block: four accumulators hide the latency of an addition and fit the registers.
-  static constexpr int kUnroll = 4 / kParts;
+  static constexpr size_t kUnroll = 4 / kParts;
   static constexpr size_t kBlock = kUnroll * kVectorBytes;
 
   [[gnu::always_inline]] static Accumulator decode_at(const std::byte* from) {
@@ -84,8 +84,9 @@ struct Reduction {
 
   [[gnu::always_inline]] static Stored result(Accumulator& accumulator, int n) {
 #pragma GCC unroll 4
-    for (int k = 0; k < kParts; ++k)
+    for (int k = 0; k < kParts; ++k) {
       accumulator.part[k] = finish<kOp, Lane>(accumulator.part[k], n);
+    }
     return Format::encode(accumulator);
   }
 
@@ -96,31 +97,31 @@ struct Reduction {
       Accumulator accumulators[kUnroll];
       const std::byte* first = sources[0] + at;
 #pragma GCC unroll 4
-      for (int i = 0; i < kUnroll; ++i) {
+      for (size_t i = 0; i < kUnroll; ++i) {
         accumulators[i] = decode_at(first + i * kVectorBytes);
       }
       for (int s = 1; s < sources.size(); ++s) {
         const std::byte* next = sources[s] + at;
 #pragma GCC unroll 4
-        for (int i = 0; i < kUnroll; ++i) {
+        for (size_t i = 0; i < kUnroll; ++i) {
           add(accumulators[i], decode_at(next + i * kVectorBytes));
         }
       }
       Stored results[kUnroll];
 #pragma GCC unroll 4
-      for (int i = 0; i < kUnroll; ++i) results[i] = result(accumulators[i], sources.size());
+      for (size_t i = 0; i < kUnroll; ++i) results[i] = result(accumulators[i], sources.size());
       std::byte* out = outputs.out + at;
       if (store_as == Store::kStreaming) {
 #pragma GCC unroll 4
-        for (int i = 0; i < kUnroll; ++i) store_streaming(out + i * kVectorBytes, results[i]);
+        for (size_t i = 0; i < kUnroll; ++i) store_streaming(out + i * kVectorBytes, results[i]);
       } else {
 #pragma GCC unroll 4
-        for (int i = 0; i < kUnroll; ++i) store(out + i * kVectorBytes, results[i]);
+        for (size_t i = 0; i < kUnroll; ++i) store(out + i * kVectorBytes, results[i]);
       }
       if (outputs.also != nullptr) {
         std::byte* also = outputs.also + at;
 #pragma GCC unroll 4
-        for (int i = 0; i < kUnroll; ++i) store(also + i * kVectorBytes, results[i]);
+        for (size_t i = 0; i < kUnroll; ++i) store(also + i * kVectorBytes, results[i]);
       }
     }
     return at;

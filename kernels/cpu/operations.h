@@ -73,16 +73,16 @@ template <class T>
     }
     return bits<V>(result);
   } else if constexpr (sizeof(T) == 4) {
-    using D = Vector<double, 2 * kVectorBytes>;
+    constexpr bool kSigned = static_cast<T>(-1) < 0;
+    // Conversions of signed integers are the ones there are; the quotient fits one, as n >= 2.
+    const Ints shifted = bits<Ints>(kSigned ? sum : sum ^ static_cast<T>(0x80000000u));
+    const double unshift = kSigned ? 0.0 : 2147483648.0;
     const auto divisor = static_cast<double>(n);
-    if constexpr (static_cast<T>(-1) < 0) {
-      return bits<V>(__builtin_convertvector(__builtin_convertvector(sum, D) / divisor, Ints));
-    } else {
-      // Conversions of signed integers are the ones there are; the quotient fits, as n >= 2.
-      const Ints shifted = bits<Ints>(sum ^ 0x80000000u);
-      const D value = __builtin_convertvector(shifted, D) + 2147483648.0;
-      return bits<V>(__builtin_convertvector(value / divisor, Ints));
-    }
+    const auto quotients = [&](auto half) {
+      const Vector<double> value = __builtin_convertvector(half, Vector<double>) + unshift;
+      return __builtin_convertvector(value / divisor, decltype(half));
+    };
+    return bits<V>(join(quotients(low_half(shifted)), quotients(high_half(shifted))));
   } else {
     return sum / static_cast<T>(n);
   }

@@ -37,6 +37,7 @@ using Vector = typename VectorOf<T, kBytes>::Type;
 using Floats = Vector<float>;
 using Words = Vector<uint32_t>;
 using Ints = Vector<int32_t>;
+using HalfInts = Vector<int32_t, kVectorBytes / 2>;
 
 // The unsigned integer as wide as T.
 template <size_t kSize>
@@ -67,6 +68,36 @@ constexpr bool kIsFloat<double> = true;
 template <class To, class From>
 [[gnu::always_inline]] inline To bits(From from) {
   return __builtin_bit_cast(To, from);
+}
+
+[[gnu::always_inline]] inline HalfInts low_half(Ints v) {
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
+#elif defined(__AVX__)
+  return __builtin_shufflevector(v, v, 0, 1, 2, 3);
+#else
+  return __builtin_shufflevector(v, v, 0, 1);
+#endif
+}
+
+[[gnu::always_inline]] inline HalfInts high_half(Ints v) {
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif defined(__AVX__)
+  return __builtin_shufflevector(v, v, 4, 5, 6, 7);
+#else
+  return __builtin_shufflevector(v, v, 2, 3);
+#endif
+}
+
+[[gnu::always_inline]] inline Ints join(HalfInts low, HalfInts high) {
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif defined(__AVX__)
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+#else
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3);
+#endif
 }
 
 // At any alignment, and whatever type is there.

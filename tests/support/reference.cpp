@@ -1,5 +1,6 @@
 #include "tests/support/reference.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -225,10 +226,9 @@ void fill(void* out, size_t count, symm_dtype dtype, uint64_t seed, int rank) {
       std::memcpy(static_cast<std::byte*>(out) + i * size_of(dtype), &bits, size_of(dtype));
       continue;
     }
-    // +-1.f x 2^-3..2^4
-    const double fraction = 1 + static_cast<double>(bits >> 12) / 4503599627370496.0;
-    const double value =
-        std::ldexp((bits & 8) != 0 ? -fraction : fraction, static_cast<int>(bits & 7) - 3);
+    // +-1.f x 2^-3..2^4, put together as a float64's bits.
+    const uint64_t exponent = 1023 - 3 + (bits & 7);
+    const double value = std::bit_cast<double>((bits & 8) << 60 | exponent << 52 | bits >> 12);
     if (format != nullptr) {
       store_small(out, i, dtype, format->encode(value));
     } else if (dtype == SYMM_FLOAT32) {
