@@ -81,8 +81,8 @@ static void write_row(const struct report* report, const struct row* row, FILE* 
     fputs(", ", file);
     write_figure(file, "rewrite_us", row->rewrite_us);
   }
-  fprintf(file, ", \"batches\": %d, \"calls\": %d, \"redone\": %d, ", row->batches, row->calls,
-          row->redone);
+  fprintf(file, ", \"batches\": %d, \"calls\": %d, \"redone\": %d, \"disturbed\": %d, ",
+          row->batches, row->calls, row->redone, row->disturbed);
   write_figure(file, "ping_pong_ns", row->ping_pong_ns);
   if (strcmp(row->engine, "symm") == 0 && report->mpi[0] != '\0') {
     const double mpi_us = report_mpi_us(report, row);

@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* sched_setaffinity and CPU sets of any size */
+#define _GNU_SOURCE /* sched_setaffinity, CPU sets of any size, RUSAGE_THREAD */
 
 #include "machine.h"
 
@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 
 /* The text after "key" and a colon in a file of such lines; 0 if there is none. */
@@ -107,6 +108,11 @@ void machine_pin(const struct machine* machine, int rank, int ranks) {
     sched_setaffinity(0, set_size, set); /* where it is forbidden the scheduler decides */
   }
   CPU_FREE(set);
+}
+
+long machine_preemptions(void) {
+  struct rusage usage;
+  return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
 size_t machine_memory_available(void) {

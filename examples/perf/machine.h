@@ -20,6 +20,9 @@ void machine_read(struct machine* machine);
  * outnumber CPUs. */
 void machine_pin(const struct machine* machine, int rank, int ranks);
 
+/* How often the scheduler has taken the CPU from the calling thread for another one. */
+long machine_preemptions(void);
+
 /* Memory that can be had without swapping, of the machine and of the control group; 0: unknown. */
 size_t machine_memory_available(void);
 

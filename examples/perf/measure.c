@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "machine.h"
+
 static const double same_placement = 1.5; /* ratio of ping-pongs up to which no CPU has moved */
 
 /* ---- Checks ---- */
@@ -182,6 +184,7 @@ struct samples {
   double of_engine[MEASURE_MAX_ENGINES][PERF_MAX_BATCHES];
   double ping_pong[PERF_MAX_BATCHES];
   int redone;
+  int disturbed;
 };
 
 static int moved(double before, double after) {
@@ -189,22 +192,29 @@ static int moved(double before, double after) {
 }
 
 /* Rounds of one batch an engine, with a ping-pong before and after. A round in which that changed
- * is done again, at most as many times as there are rounds. */
+ * (a virtual machine's CPU has moved), or in which another process had a rank's CPU, is done again,
+ * at most twice as many times as there are rounds. Ranks that outnumber CPUs take turns: there
+ * nothing is to be seen. */
 static void run_rounds(const struct perf_options* options, struct shared* shared,
                        const struct engine* engines, int engine_count, const int* calls,
                        struct samples* samples) {
   samples->redone = 0;
+  samples->disturbed = 0;
   for (int round = 0; round < options->batches;) {
     watchdog_feed(shared->watch_s);
+    const long preemptions = machine_preemptions();
     const double before = shared_ping_pong(shared);
     for (int i = 0; i < engine_count; ++i) {
       samples->of_engine[i][round] = time_batch(&engines[i], shared, calls[i]);
     }
     const double after = shared_ping_pong(shared);
     samples->ping_pong[round] = (before + after) / 2;
-    if (moved(before, after) && samples->redone < options->batches) {
+    const uint64_t lost = shared_sum(shared, (uint64_t)(machine_preemptions() - preemptions));
+    const int disturbed = !shared->crowded && (lost > 0 || moved(before, after));
+    if (disturbed && samples->redone < 2 * options->batches) {
       ++samples->redone;
     } else {
+      samples->disturbed += disturbed;
       ++round;
     }
   }
@@ -289,6 +299,7 @@ void measure_cell(const struct perf_options* options, struct shared* shared,
     fill_row(options, &engines[i], samples->of_engine[i], &rows[i]);
     rows[i].calls = calls[i];
     rows[i].redone = samples->redone;
+    rows[i].disturbed = samples->disturbed;
     rows[i].ping_pong_ns = ping_pong_ns;
     rows[i].wrong = shared_sum(shared, wrong[i]);
   }

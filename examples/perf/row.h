@@ -27,7 +27,9 @@ struct row {
   double ping_pong_ns; /* median beside the batches; 0: not measured */
   int calls;           /* in a batch */
   int batches;
-  int redone; /* rounds that were done again because the ping-pong had changed */
+  int redone; /* rounds that were done again: the ping-pong had changed, or a rank had lost its CPU
+               */
+  int disturbed; /* rounds that were kept all the same */
   unsigned long long wrong;
 };
 

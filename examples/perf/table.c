@@ -145,6 +145,26 @@ static int seen_before(const struct report* report, int index) {
   return 0;
 }
 
+/* Rows of one cell share their rounds. */
+static void write_disturbance(const struct report* report, FILE* file) {
+  int disturbed = 0, rounds = 0, cell = -1;
+  for (int i = 0; i < report->row_count; ++i) {
+    const struct row* row = &report->rows[i];
+    if (row->cell != cell) {
+      cell = row->cell;
+      disturbed += row->disturbed;
+      rounds += row->batches;
+    }
+  }
+  if (disturbed > 0) {
+    fprintf(
+        file,
+        "%d of %d rounds were disturbed: a rank lost its CPU to another process, or the ping-pong "
+        "changed. Stop what else runs here.\n",
+        disturbed, rounds);
+  }
+}
+
 void table_footer(const struct report* report, FILE* file) {
   unsigned long long wrong = 0;
   fputc('\n', file);
@@ -154,6 +174,7 @@ void table_footer(const struct report* report, FILE* file) {
       write_mean(report, &report->rows[i], file);
     }
   }
+  write_disturbance(report, file);
   if (wrong > 0) {
     fprintf(file, "WRONG: %llu elements; run it again with --seed %llu\n", wrong,
             (unsigned long long)report->seed);
