@@ -17,5 +17,5 @@ int row_parse(const char* line, struct row* row) {
                 &row->cell, row->engine, row->form, row->mode, row->dtype, row->op, row->algorithm,
                 &row->ranks, &row->bytes, &row->in_place, &row->dirty, &row->median_us,
                 &row->min_us, &row->p99_us, &row->rewrite_us, &row->ping_pong_ns, &row->calls,
-                &row->batches, &row->redone, &row->disturbed, row->disturbed, &row->wrong) == 21;
+                &row->batches, &row->redone, &row->disturbed, &row->wrong) == 21;
 }
