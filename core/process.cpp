@@ -62,7 +62,8 @@ void at_exit() {
   Reactor::flush_at_exit();
   // Destroying what the program left alive is not this handler's business, and other threads may
   // still use it: the last references are given up without running destructors.
-  new std::vector<std::shared_ptr<ExitListener>>(std::move(listeners));
+  static std::vector<std::shared_ptr<ExitListener>>* kept;
+  kept = new std::vector<std::shared_ptr<ExitListener>>(std::move(listeners));
 }
 
 }  // namespace

@@ -209,7 +209,7 @@ std::string run_step(const Step& step, int rank, Engine& engine) {
   const size_t start = kCanary + step.misalign * dtype_size(step.call.dtype);
   std::vector<std::byte> out(start + input.size() + kCanary, std::byte{0xee});
   std::byte* const output = out.data() + start;
-  if (step.in_place) memcpy(output, input.data(), input.size());
+  if (step.in_place) std::copy(input.begin(), input.end(), output);
   engine.all_reduce(step.call, step.in_place ? output : input.data(), output);
   for (size_t i = 0; i < input.size(); ++i) {
     if (output[i] != step.expected[i]) {
