@@ -24,6 +24,7 @@ constinit std::mutex locks[kLocks];
 struct Shared {
   std::string identity;
   std::vector<std::weak_ptr<ExitListener>> listeners;
+  std::vector<std::shared_ptr<ExitListener>> exiting;
 };
 Shared& shared() {
   static Shared* instance = new Shared;
@@ -62,8 +63,8 @@ void at_exit() {
   Reactor::flush_at_exit();
   // Destroying what the program left alive is not this handler's business, and other threads may
   // still use it: the last references are given up without running destructors.
-  static std::vector<std::shared_ptr<ExitListener>>* kept;
-  kept = new std::vector<std::shared_ptr<ExitListener>>(std::move(listeners));
+  std::lock_guard lock(global_mutex(GlobalLock::kProcess));
+  shared().exiting = std::move(listeners);
 }
 
 }  // namespace
