@@ -25,6 +25,15 @@ static void fail(const char* what) {
   exit(1);
 }
 
+/* This program's file; its own name, not /proc/self/exe, is what ps and top show of the ranks. */
+static void own_path(char* path, size_t size) {
+  const ssize_t length = readlink("/proc/self/exe", path, size - 1);
+  if (length < 0) {
+    fail("/proc/self/exe");
+  }
+  path[length] = '\0';
+}
+
 static void prepare(struct launch* launch, int ends[2]) {
   size_t needed;
   /* All ranks are on this host. */
@@ -82,6 +91,8 @@ void launch_processes(struct launch* launch) {
   int ends[2];
   prepare(launch, ends);
   const pid_t parent = getpid();
+  char self[4096];
+  own_path(self, sizeof self);
   set_variables(launch);
   for (int rank = 0; rank < launch->options->ranks; ++rank) {
     char number[16];
@@ -99,8 +110,8 @@ void launch_processes(struct launch* launch) {
     if (child == 0) {
       become_child(parent, rank == 0 ? ends[1] : -1, SIGKILL);
       machine_pin(launch->machine, rank, launch->options->ranks);
-      execv("/proc/self/exe", launch->argv);
-      exec_failed("symm-perf");
+      execv(self, launch->argv);
+      exec_failed(self);
     }
     launch->children[launch->child_count++] = child;
   }
@@ -236,11 +247,7 @@ void launch_mpirun(struct launch* launch) {
 
   char ranks[16], self[4096];
   snprintf(ranks, sizeof ranks, "%d", launch->options->ranks);
-  const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-  if (length < 0) {
-    fail("/proc/self/exe");
-  }
-  self[length] = '\0';
+  own_path(self, sizeof self);
   int argument_count = 0;
   while (launch->argv[argument_count] != NULL) {
     ++argument_count;
