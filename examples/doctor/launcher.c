@@ -89,7 +89,7 @@ static void check_master(struct checks* checks, int needed) {
       "rank";
   if (host == NULL && port == NULL) {
     if (needed) {
-      checks_add(checks, section, "meeting place", CHECK_FAIL, remedy,
+      checks_add(checks, section, "meeting place", CHECK_WARN, remedy,
                  "MASTER_ADDR and MASTER_PORT are not set");
     } else {
       checks_add(checks, section, "meeting place", CHECK_NOTE,
@@ -99,7 +99,7 @@ static void check_master(struct checks* checks, int needed) {
     return;
   }
   if (host == NULL || !is_number(port, 1, 65535, &number)) {
-    checks_add(checks, section, "meeting place", CHECK_FAIL, remedy,
+    checks_add(checks, section, "meeting place", CHECK_WARN, remedy,
                "MASTER_ADDR is %s%s, MASTER_PORT is %s%s", host != NULL ? "" : "not set",
                host != NULL ? host : "", port != NULL ? "" : "not set", port != NULL ? port : "");
     return;
@@ -109,7 +109,7 @@ static void check_master(struct checks* checks, int needed) {
   hints.ai_socktype = SOCK_STREAM;
   const int error = getaddrinfo(host, port, &hints, &found);
   if (error != 0) {
-    checks_add(checks, section, "meeting place", CHECK_FAIL,
+    checks_add(checks, section, "meeting place", CHECK_WARN,
                "set MASTER_ADDR to a name or number of rank 0's host that this host knows",
                "MASTER_ADDR %s is not known: %s", host, gai_strerror(error));
     return;
@@ -127,7 +127,7 @@ static void check_claim(struct checks* checks, const struct launcher* launcher) 
   if (!is_number(size_text, 1, 0x7fffffff, &size) || !is_number(rank_text, 0, size - 1, &rank)) {
     snprintf(remedy, sizeof remedy, "start the program with %s, or unset both, or set both",
              launcher->start);
-    checks_add(checks, section, "rank and size", CHECK_FAIL, remedy, "%s: %s is %s, %s is %s",
+    checks_add(checks, section, "rank and size", CHECK_WARN, remedy, "%s: %s is %s, %s is %s",
                launcher->name, launcher->rank, rank_text != NULL ? rank_text : "not set",
                launcher->size[0], size_text != NULL ? size_text : "not set");
     return;
@@ -137,7 +137,7 @@ static void check_claim(struct checks* checks, const struct launcher* launcher) 
   const char* agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
   const int is_torch = launcher == &launchers[0];
   if (is_torch && agent != NULL && strcmp(agent, "True") == 0) {
-    checks_add(checks, section, "meeting place", CHECK_FAIL,
+    checks_add(checks, section, "meeting place", CHECK_WARN,
                "use tcp:// with another port of rank 0's host, file:///path, or an address of "
                "symm_address_create that rank 0 sends by torch.distributed",
                "MASTER_PORT belongs to torchrun's own store (TORCHELASTIC_USE_AGENT_STORE=True)");

@@ -200,9 +200,12 @@ static void check_open_files(struct checks* checks) {
     return;
   }
   const unsigned long long soft = limit.rlim_cur, hard = limit.rlim_max;
-  char remedy[128];
-  snprintf(remedy, sizeof remedy, "ulimit -n %llu",
-           hard < 65536 ? hard : (unsigned long long)65536);
+  char remedy[128] =
+      "raise the hard limit too: /etc/security/limits.conf, LimitNOFILE=, docker --ulimit nofile";
+  if (hard >= enough) {
+    snprintf(remedy, sizeof remedy, "ulimit -n %llu",
+             hard < 65536 ? hard : (unsigned long long)65536);
+  }
   checks_add(checks, section, "open files",
              soft < least    ? CHECK_FAIL
              : soft < enough ? CHECK_WARN
