@@ -19,6 +19,8 @@ namespace {
 constexpr char kCreate[] = "symm_comm_create";
 constexpr char kSplit[] = "symm_comm_split";
 constexpr int kTellMs = 2000;
+// How long a rank that has lost rank 0 waits for the reason.
+constexpr int kVerdictMs = 500;
 constexpr size_t kArenaCommitBytes = 2 << 20;
 
 // CPUs this thread may run on, as bits.
@@ -139,6 +141,22 @@ void check_options(const std::vector<SplitWish>& wishes,
   }
 }
 
+// Throws why the communicator could not be made, once the others have been told.
+[[noreturn]] void give_up(Failure failure, int rank, Attendance& attendance) {
+  if (failure.rank == 0 && rank != 0 && failure.status == SYMM_PEER) {
+    // That rank 0 is gone does not say why: it may have given up, because of another's death, say.
+    // It then has told the meeting's server, or the server has seen its end.
+    failure = attendance.loss(Deadline::after_ms(kVerdictMs)).value_or(failure);
+  }
+  Failure told = failure;
+  if (told.rank == kNoRank) {
+    told.rank = rank;
+    told.message = text("rank ", rank, " failed: ", told.message);
+  }
+  attendance.abandon(told);
+  throw Error(failure.status, failure.message, failure.rank);
+}
+
 }  // namespace
 
 std::shared_ptr<Comm> Comm::create(const std::string& address, int32_t rank, int32_t size,
@@ -198,7 +216,10 @@ std::shared_ptr<Comm> Comm::create(const std::string& address, int32_t rank, int
     }
   }();
   const std::shared_ptr<Comm> comm(new Comm(rank, std::move(meeting.roster), options));
-  comm->connect(meeting.star, meeting.hub, nullptr, meeting.attendance.get(), deadline);
+  const Failure failed = attempt([&] {
+    comm->connect(meeting.star, meeting.hub, nullptr, meeting.attendance.get(), deadline);
+  });
+  if (failed.status != SYMM_OK) give_up(failed, rank, *meeting.attendance);
   add_exit_listener(comm);
   return comm;
 }
@@ -212,7 +233,7 @@ void Comm::on_star_fault(const Failure& failure) {
 void Comm::connect(const StarAddress& star, const std::shared_ptr<StarHub>& hub, Comm* parent,
                    Attendance* attendance, Deadline deadline) {
   id_ = star.uid;
-  exchange_ = Exchange::join(star, hub, rank_, roster_.front().host_id, deadline);
+  exchange_ = Exchange::open(star, hub, rank_, roster_.front().host_id, deadline);
   if (parent != nullptr) {
     {
       std::lock_guard lock(parent->child_mutex_);
@@ -229,6 +250,7 @@ void Comm::connect(const StarAddress& star, const std::shared_ptr<StarHub>& hub,
       }
     });
   }
+  exchange_->wait_until_joined(deadline);
   set_up_engine(deadline);
   exchange_->set_on_fault([weak = weak_from_this()](const Failure& failure) {
     if (const auto self = weak.lock()) self->on_star_fault(failure);
@@ -287,9 +309,9 @@ void Comm::set_up_engine(Deadline deadline) {
       const Failure failure = fault_.get();
       return cpu::Fault{failure.status, failure.rank, failure.message};
     });
+    watch_peers(std::move(facts.fds));
   });
   agree(kCreate, mapped, deadline);
-  watch_peers(std::move(facts.fds));
 }
 
 std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions& options,
@@ -324,7 +346,7 @@ std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions&
     });
     const auto stars = gather(kSplit, {opened, symm::encode(star), nullptr}, deadline);
 
-    const Failure built = attempt([&] {
+    Failure built = attempt([&] {
       if (members.empty()) return;
       std::vector<RankInfo> roster;
       for (const int member : members) roster.push_back(roster_[static_cast<size_t>(member)]);
@@ -338,6 +360,13 @@ std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions&
       const Bytes& blob = stars.blobs[static_cast<size_t>(members[0])];
       child->connect(decode_star_address(blob), hub, this, nullptr, deadline);
     });
+    if (built.rank != kNoRank && !members.empty()) {
+      // The rank to blame is told in the numbers of the communicator that lives on.
+      built.rank = members[static_cast<size_t>(built.rank)];
+      if (built.rank != rank_) {
+        built.message = text("in the new communicator of color ", color, ": ", built.message);
+      }
+    }
     {
       // From here on the two owe each other nothing.
       std::lock_guard lock(child_mutex_);

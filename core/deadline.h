@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 namespace symm {
@@ -24,6 +25,14 @@ class Deadline {
   int left_ms() const {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(when_ - Clock::now()).count();
     return static_cast<int>(std::clamp<int64_t>(left, 0, INT32_MAX));
+  }
+
+  // An equal part of what is left, for the next of `parts` things to be tried in turn: one that
+  // swallows packets does not cost the others their turn.
+  Deadline share(size_t parts) const {
+    const auto now = Clock::now();
+    const auto left = std::max(when_ - now, Clock::duration::zero());
+    return Deadline(now + left / static_cast<int64_t>(std::max<size_t>(parts, 1)));
   }
 
   Deadline sooner(Deadline other) const { return Deadline(std::min(when_, other.when_)); }

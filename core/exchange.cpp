@@ -27,11 +27,15 @@ Error error_of(const Failure& failure, int own_rank) {
 Fd connect_to_star(const StarAddress& star, const std::string& host_id_of_hub, Deadline deadline) {
   std::string problems;
   const bool same_host = host_id_of_hub == host_identity();
+  std::vector<Endpoint> ways;
   for (const Endpoint& endpoint : star.endpoints) {
-    if (endpoint.is_unix() != same_host) continue;
+    if (endpoint.is_unix() == same_host) ways.push_back(endpoint);
+  }
+  for (size_t i = 0; i < ways.size(); ++i) {
+    const Endpoint& endpoint = ways[i];
     int error = 0;
     std::string detail;
-    Fd fd = connect_once(endpoint, deadline, &error, &detail);
+    Fd fd = connect_once(endpoint, deadline.share(ways.size() - i), &error, &detail);
     if (fd) return fd;
     problems += text(problems.empty() ? "" : "; ", endpoint.display(), ": ",
                      detail.empty() ? errno_text(error) : detail);
@@ -46,7 +50,7 @@ Fd connect_to_star(const StarAddress& star, const std::string& host_id_of_hub, D
 
 }  // namespace
 
-std::shared_ptr<Exchange> Exchange::join(const StarAddress& star,
+std::shared_ptr<Exchange> Exchange::open(const StarAddress& star,
                                          const std::shared_ptr<StarHub>& hub, int rank,
                                          const std::string& host_id_of_hub, Deadline deadline) {
   const std::shared_ptr<Exchange> exchange(new Exchange(rank, hub));
@@ -63,16 +67,19 @@ std::shared_ptr<Exchange> Exchange::join(const StarAddress& star,
   } else {
     exchange->start(connect_to_star(star, host_id_of_hub, deadline), &join);
   }
-  std::unique_lock lock(exchange->shared_->mutex);
-  Shared& shared = *exchange->shared_;
+  return exchange;
+}
+
+void Exchange::wait_until_joined(Deadline deadline) {
+  std::unique_lock lock(shared_->mutex);
+  Shared& shared = *shared_;
   shared.changed.wait_until(lock, deadline.when(), [&] {
     return shared.joined || shared.refused || shared.fault || shared.closed;
   });
-  if (shared.fault) throw error_of(*shared.fault, rank);
+  if (shared.fault) throw Error(shared.fault->status, shared.fault->message, shared.fault->rank);
   if (shared.refused) throw Error(shared.refused->status, shared.refused->message, 0);
   if (shared.closed) throw Error(SYMM_PEER, "rank 0 ended the connection", 0);
   if (!shared.joined) throw Error(SYMM_TIMEOUT, "rank 0 does not answer", 0);
-  return exchange;
 }
 
 Exchange::Exchange(int rank, std::shared_ptr<StarHub> hub)

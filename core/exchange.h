@@ -22,12 +22,16 @@ class Exchange {
   // Called in the helper thread with the one fault that ends the communicator.
   using OnFault = std::function<void(const Failure&)>;
 
-  // Joins the star and returns once the hub has accepted. Throws PEER or TIMEOUT. `hub` is this
+  // Connects to the star and asks to join. Throws PEER of rank 0 if nobody is there. `hub` is this
   // process's own for rank 0, null for others.
-  static std::shared_ptr<Exchange> join(const StarAddress& star,
+  static std::shared_ptr<Exchange> open(const StarAddress& star,
                                         const std::shared_ptr<StarHub>& hub, int rank,
                                         const std::string& host_id_of_hub, Deadline deadline);
   ~Exchange();
+
+  // Returns once the hub has accepted, which comes before anything else. Throws the fault, PEER of
+  // rank 0 or TIMEOUT.
+  void wait_until_joined(Deadline deadline);
 
   // From now on, and for a fault that has come already.
   void set_on_fault(OnFault on_fault);

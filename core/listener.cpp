@@ -63,7 +63,7 @@ std::shared_ptr<Listener> Listener::open(const Endpoint& endpoint, bool serves_m
         const auto reactor = l->reactor_;
         reactor->run_and_wait([l] { delete l; });
       });
-  listener->reactor_->post([listener] {
+  listener->reactor_->run_and_wait([&] {
     listener->reactor_->watch(listener->fd_.get(), EPOLLIN,
                               [l = listener.get()](uint32_t) { l->accept_all(); });
   });

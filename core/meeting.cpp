@@ -165,28 +165,41 @@ void Meetings::complete(const std::string& key) {
   for (const auto& [rank, connection] : everyone) {
     connection->hand_over(
         kMostHandshakePayload, false,
-        [this, number, rank = rank](const Frame& f) { settle(number, rank, f.type == kGoodbye); },
-        [this, number, rank = rank](const std::string&) { settle(number, rank, false); });
+        [this, number, rank = rank](const Frame& f) { settle(number, rank, &f); },
+        [this, number, rank = rank](const std::string&) { settle(number, rank, nullptr); });
     connection->send(kWelcome, payload);
   }
 }
 
-// A rank is in its star (`clean`), or it is lost: then the others must not wait for it there.
-void Meetings::settle(uint64_t number, int rank, bool clean) {
+// A rank is in its star (GOODBYE), or has given up (FAULT), or is lost (no last frame): in the two
+// latter cases the others must not wait for it there.
+void Meetings::settle(uint64_t number, int rank, const Frame* last) {
   const auto found = settling_.find(number);
   if (found == settling_.end()) return;
-  auto& seats = found->second.seats;
-  const auto seat = seats.find(rank);
-  if (seat == seats.end()) return;
+  Meeting& meeting = found->second;
+  const auto seat = meeting.seats.find(rank);
+  if (seat == meeting.seats.end()) return;
   const Seat gone = std::move(seat->second);
-  seats.erase(seat);
-  gone.connection->close();
-  if (!clean) {
-    const Bytes payload = encode(Failure{
-        SYMM_PEER, rank, text(who(gone.hello), " died while the communicator was being created")});
-    for (auto& [other, theirs] : seats) theirs.connection->send(kRefused, payload);
+  meeting.seats.erase(seat);
+  const bool joined = last != nullptr && last->type == kGoodbye;
+  if (!joined && !meeting.lost) {
+    meeting.lost = true;
+    Failure failure{SYMM_PEER, rank,
+                    text(who(gone.hello), " died while the communicator was being created")};
+    if (last != nullptr) {
+      try {
+        if (last->type != kFault) throw WireError(text("a frame of type ", last->type));
+        failure = decode_failure(last->payload);
+      } catch (const WireError& e) {
+        failure.message = text(who(gone.hello), " sent what is not symm's protocol: ", e.what());
+      }
+    }
+    const Bytes payload = encode(failure);
+    for (auto& [other, theirs] : meeting.seats) theirs.connection->send(kRefused, payload);
   }
-  if (seats.empty()) settling_.erase(number);
+  // Last: a rank that gave up takes this for the sign that the others have been told.
+  gone.connection->close();
+  if (meeting.seats.empty()) settling_.erase(number);
 }
 
 std::vector<int> Meetings::missing_ranks(const Meeting& meeting) {

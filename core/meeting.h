@@ -6,8 +6,10 @@
 // and then at once. A failed meeting stays known for a while, so that a rank that comes late is
 // told instead of waiting for others that have given up.
 //
-// After WELCOME the ranks join their star, whose hub cannot miss a rank that it never saw. So the
-// server stays the lifeline until every rank has said GOODBYE, and tells the others of a loss.
+// After WELCOME the ranks join their star, whose hub cannot miss a rank that it never saw, and goes
+// away if rank 0 gives up. So the server stays the lifeline until every rank has said GOODBYE, and
+// tells the others of the first loss. A rank that gives up says why (FAULT) before its connection
+// ends: it gives up because of another's death, as a rule, and must not be blamed for it.
 #ifndef SYMM_CORE_MEETING_H_
 #define SYMM_CORE_MEETING_H_
 
@@ -43,6 +45,7 @@ class Meetings {
   struct Meeting {
     std::set<std::shared_ptr<Listener>> listeners;  // kept open as long as somebody waits
     std::map<int, Seat> seats;
+    bool lost = false;  // a rank, after WELCOME
   };
   // A failed meeting: who has been told.
   struct Tombstone {
@@ -60,7 +63,7 @@ class Meetings {
   void complete(const std::string& key);
   void fail(const std::string& key, Failure failure, const Hello* latest,
             const std::shared_ptr<Connection>& latest_connection);
-  void settle(uint64_t number, int rank, bool clean);
+  void settle(uint64_t number, int rank, const Frame* last);
   static std::vector<int> missing_ranks(const Meeting& meeting);
   static std::string missing(const Meeting& meeting);
 

@@ -1,9 +1,9 @@
 // The messages of a rendezvous and of a communicator's star: their fields and their encoding.
 //
-// A meeting:   caller -> server  HELLO, then perhaps EXPIRED; GOODBYE once it is in the star
+// A meeting:   caller -> server  HELLO, then perhaps EXPIRED; after WELCOME, GOODBYE once it is in
+//                                the star or FAULT if it gives up
 //              server -> caller  RECEIVED, then WELCOME or REFUSED; REFUSED after WELCOME is the
-//              loss
-//                                of a rank that was not in the star yet
+//                                loss of a rank that was not in the star yet
 // A star:      member -> hub     JOIN, then GATHER..., EXPIRED, FAULT, GOODBYE
 //              hub -> member     JOINED or REFUSED, then RESULT..., FAULT, GOODBYE
 //

@@ -125,10 +125,14 @@ void Reactor::run_and_wait(Task task) {
   }
   std::promise<void> done;
   post([&] {
-    task();
-    done.set_value();
+    try {
+      task();
+      done.set_value();
+    } catch (...) {
+      done.set_exception(std::current_exception());
+    }
   });
-  done.get_future().wait();
+  done.get_future().get();
 }
 
 bool Reactor::idle() const { return handlers_.empty() && timers_.empty(); }

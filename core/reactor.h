@@ -31,7 +31,8 @@ class Reactor {
 
   // From any thread: runs `task` in the helper thread, in the order of posting.
   void post(Task task);
-  // The same, and returns once it has run; at once in the helper thread itself.
+  // The same, and returns once it has run, or throws what it threw; at once in the helper thread
+  // itself. A posted task must not throw.
   void run_and_wait(Task task);
 
   // The rest is for the helper thread. The fd stays its owner's, who calls unwatch() before closing

@@ -27,6 +27,8 @@ constexpr int kAnswerMs = 5000;
 constexpr int kTellLatecomersMs = 3000;
 // How long after its own deadline a rank waits for the server's word on who is missing.
 constexpr auto kGrace = std::chrono::milliseconds(700);
+// How long a rank that gives up waits for the server to have read why.
+constexpr auto kAbandonTime = std::chrono::milliseconds(200);
 
 bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
@@ -63,11 +65,26 @@ class Visit : public Attendance {
     if (lost) callback(*lost);
   }
 
+  std::optional<Failure> loss(Deadline deadline) override {
+    std::unique_lock lock(shared_->mutex);
+    shared_->changed.wait_until(lock, deadline.when(),
+                                [&] { return shared_->refused || shared_->closed; });
+    return shared_->refused;
+  }
+
   void settled() override {
     reactor_->run_and_wait([this] {
       connection_->send(kGoodbye, {});
       connection_->close_after_flush(std::chrono::seconds(2));
     });
+  }
+
+  void abandon(const Failure& reason) override {
+    reactor_->run_and_wait([&] { connection_->send(kFault, encode(reason)); });
+    // The server ends the connection when it has told the others. It may be in this very process,
+    // which may be about to exit.
+    std::unique_lock lock(shared_->mutex);
+    shared_->changed.wait_for(lock, kAbandonTime, [&] { return shared_->closed.has_value(); });
   }
 
   // True once the server has taken the HELLO for one of its own; false with *problem where it is
@@ -131,6 +148,7 @@ class Visit : public Attendance {
     } else if (frame.type == kWelcome) {
       shared.welcome = decode_welcome(frame.payload);
     } else if (frame.type == kRefused) {
+      if (shared.refused) return;
       shared.refused = decode_failure(frame.payload);
       on_lost = shared.on_lost;
     } else {

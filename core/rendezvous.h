@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,15 @@ namespace symm {
 class Attendance {
  public:
   virtual ~Attendance() = default;
-  // Called in the helper thread if a rank is lost that has not joined the star yet.
+  // Called in the helper thread, once, if a rank is lost that is not in the star yet, or gave up.
   virtual void on_lost(std::function<void(const Failure&)> callback) = 0;
+  // What on_lost() tells, waited for until the deadline at most; none if the server is gone.
+  virtual std::optional<Failure> loss(Deadline deadline) = 0;
   // This rank is in its star. Without it the end of this object is the loss of this rank.
   virtual void settled() = 0;
+  // This rank gives up for that reason, which is then what the others are told. Returns once the
+  // server has told them, or soon.
+  virtual void abandon(const Failure& reason) = 0;
 };
 
 // What came of a meeting: who is where, and the star to join.

@@ -160,7 +160,12 @@ Fd connect_unix(const Endpoint& endpoint, int* error) {
   do {
     result = ::connect(fd.get(), address.get(), address.length);
   } while (result != 0 && errno == EINTR);
-  if (result == 0) return fd;
+  if (result == 0) {
+    // Abstract names have no permissions: another user may have been there first.
+    if (peer_credentials(fd.get()).uid == geteuid()) return fd;
+    *error = EACCES;
+    return Fd();
+  }
   // EAGAIN: the listener's backlog is full. As for TCP that is "nobody takes it now, try again".
   *error = errno == EAGAIN ? ECONNREFUSED : errno;
   return Fd();
@@ -183,14 +188,6 @@ Fd connect_tcp(const SocketAddress& address, Deadline deadline, int* error) {
     return Fd();
   }
   return fd;
-}
-
-// Of several addresses each gets an equal share of the time that is left, so that one that swallows
-// packets does not cost the others their turn.
-Deadline share_of(Deadline deadline, size_t addresses_left) {
-  const auto now = Clock::now();
-  const auto left = std::max(deadline.when() - now, Clock::duration::zero());
-  return Deadline(now + left / static_cast<int64_t>(addresses_left));
 }
 
 std::string numeric_host(const sockaddr* address, socklen_t length) {
@@ -300,7 +297,7 @@ Fd connect_any(const std::vector<SocketAddress>& addresses, Deadline deadline, i
   size_t left = addresses.size();
   int first_error = 0;
   for (const SocketAddress& address : addresses) {
-    Fd fd = connect_tcp(address, share_of(deadline, left--), error);
+    Fd fd = connect_tcp(address, deadline.share(left--), error);
     if (fd) {
       *error = 0;  // an earlier address may have failed
       return fd;

@@ -39,7 +39,11 @@ void StarHub::add_local(Fd fd, const Join& join) {
   reactor_->post([self = shared_from_this(), shared, join] {
     const auto connection =
         std::make_shared<Connection>(*self->reactor_, std::move(*shared), kMostStarPayload);
-    connection->start([](const Frame&) {}, [](const std::string&) {});
+    try {
+      connection->start([](const Frame&) {}, [](const std::string&) {});
+    } catch (const Error&) {
+      return;  // not even epoll has room: the other end sees the connection end
+    }
     self->join(join, connection);
   });
 }
@@ -145,13 +149,15 @@ void StarHub::gather(int rank, Gather gather) {
 void StarHub::complete_step() {
   Result result;
   result.step = step_;
+  // The lowest rank whose failure is its own; failing that, the lowest that blames another.
   for (size_t rank = 0; rank < members_.size(); ++rank) {
     const Failure& failure = members_[rank].gather->failure;
-    if (failure.status != SYMM_OK) {
-      result.failure = failure;
-      result.failure.rank = static_cast<int>(rank);
-      break;
-    }
+    if (failure.status == SYMM_OK) continue;
+    const bool own = failure.rank == kNoRank || failure.rank == static_cast<int>(rank);
+    if (!own && result.failure.status != SYMM_OK) continue;
+    result.failure = failure;
+    result.failure.rank = static_cast<int>(rank);
+    if (own) break;
   }
   const bool failed = result.failure.status != SYMM_OK;
   if (!failed) {

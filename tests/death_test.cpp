@@ -136,6 +136,44 @@ TEST(Death, AtAnyOfFiftyRandomPointsIsToldToEverySurvivorWithinASecond) {
   }
 }
 
+// A survivor that has heard of the death gives up its own creation; the others must not take that
+// for another death.
+TEST(Death, WhileTheRanksJoinIsBlamedOnTheDeadAlone) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int round = 0; round < (kThreadSanitizer ? 5 : 80 / kSlowdown); ++round) {
+    const int victim = static_cast<int>(random() % 4);
+    RunOptions options;
+    options.address = served_address();
+    Ranks ranks(
+        processes(4),
+        [](Rank& rank) {
+          rank.at("creating");
+          symm_comm* created = nullptr;
+          const symm_comm_options chosen = comm_options(nullptr, 1000, 5000);
+          symm_status status = symm_comm_create(rank.address.c_str(), rank.rank, rank.size,
+                                                SYMM_CPU, &chosen, &created);
+          const Comm comm(created);
+          while (status == SYMM_OK) status = symm_comm_barrier(comm.get(), nullptr);
+          rank.give(symm_status_name(status));
+          rank.give(symm_last_error());
+        },
+        options);
+    for (int rank = 0; rank < 4; ++rank) ranks.wait_for(rank, "creating");
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+    ranks.signal(victim, SIGKILL);
+    ranks.finish();
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == victim) continue;
+      SCOPED_TRACE("round " + std::to_string(round) + ", rank " + std::to_string(rank));
+      ASSERT_EQ(ranks.given(rank).size(), 2u);
+      EXPECT_TRUE(mentions_all(ranks.given(rank, 1), {"rank " + std::to_string(victim)}));
+    }
+    if (testing::Test::HasFailure()) break;
+  }
+}
+
 // Blocks in `rank.argument` for what rank 1 never does; says how that ended.
 void blocks_for_rank_1(Rank& rank) {
   const Comm comm = create(rank, comm_options(nullptr, 20000, 20000));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/deadline.h"
+#include "core/text.h"
 
 namespace symm::cpu {
 namespace {
@@ -23,8 +24,6 @@ constexpr int kPauses = 200;
 constexpr int kYields = 400;
 constexpr int kYieldsBetweenChecks = 8;
 
-constexpr int kRanksNamed = 16;  // at most, in one message
-
 // No FUTEX_PRIVATE_FLAG: sleeper and waker may be different processes.
 void futex_wait(std::atomic<uint32_t>& bell, uint32_t value) {
   timespec limit{};
@@ -34,15 +33,6 @@ void futex_wait(std::atomic<uint32_t>& bell, uint32_t value) {
 
 void futex_wake(std::atomic<uint32_t>& bell) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&bell), FUTEX_WAKE, 1, nullptr, nullptr, 0);
-}
-
-std::string ranks_text(const std::vector<int>& ranks) {
-  std::string list = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (i == kRanksNamed) return list + text(" and ", ranks.size() - i, " more");
-    list += text(i == 0 ? "" : ", ", ranks[i]);
-  }
-  return list;
 }
 
 }  // namespace
@@ -143,7 +133,7 @@ void Waiter::time_out(int peer) {
                "stopped or starved of CPU?")});
   }
   fail({SYMM_TIMEOUT, missing.front(),
-        text(who, " for ", ranks_text(missing), ", which did not call it; see where ",
+        text(who, " for ", rank_list(missing), ", which did not call it; see where ",
              missing.size() == 1 ? "that rank is" : "those ranks are",
              ", or raise options.wait_timeout_ms")});
 }
