@@ -118,6 +118,9 @@ TEST(Leaving, ARankStaysAMemberWhileItsWindowsLive) {
 
 // ---- The end of a process ----
 
+// They outlive main and every destructor. Volatile: compilers drop what is only written.
+void* volatile never_freed[4][3];
+
 TEST(Exit, WithLiveHandlesIsClean) {
   run(mixed(2, 2), [](Rank& rank) {
     Comm comm = create(rank);
@@ -126,12 +129,9 @@ TEST(Exit, WithLiveHandlesIsClean) {
     Comm part = split(comm.get(), rank.rank % 2, 0);
     EXPECT_TRUE(adds_up(part.get()));
     EXPECT_TRUE(ok(symm_comm_barrier(comm.get(), nullptr)));
-    // Never freed: these outlive main and every destructor. Volatile: a compiler drops what is only
-    // written.
-    static void* volatile reachable[4][3];
-    reachable[rank.rank][0] = comm.release();
-    reachable[rank.rank][1] = window.release();
-    reachable[rank.rank][2] = part.release();
+    never_freed[rank.rank][0] = comm.release();
+    never_freed[rank.rank][1] = window.release();
+    never_freed[rank.rank][2] = part.release();
   });
 }
 
