@@ -79,7 +79,11 @@ void gpu_table_header(const struct report* report, FILE* file) {
           "batches; seed %llu\n",
           options->batches, (unsigned long long)report->seed);
   if (options->behind_producer) {
-    fprintf(file, "Graphs: behind a kernel that writes the input, whose own time is taken off\n");
+    fprintf(file,
+            "Graphs: behind a kernel that writes the input, whose own time (alone) is taken off\n");
+  }
+  if ((options->modes & PERF_EAGER) != 0) {
+    fprintf(file, "Host: what the call takes of the host; alone: the launch of an empty kernel\n");
   }
   fprintf(file, "Floors:");
   write_floor(report, "graph_node_us", " empty node of a graph %.3f us;", file);
@@ -101,6 +105,10 @@ static int first_row(const struct report* report, int cell) {
   return i;
 }
 
+static int shows_alone(const struct report* report) {
+  return report->options->behind_producer || (report->options->modes & PERF_EAGER) != 0;
+}
+
 static void heading(const struct report* report, const struct row* row, FILE* file) {
   fprintf(file, "\n%s %s\n%10s  %-5s  %-10s  %-24s %10s", row->dtype, row->op, "bytes", "mode",
           "form", "algorithm", "symm");
@@ -110,8 +118,8 @@ static void heading(const struct report* report, const struct row* row, FILE* fi
     }
   }
   fprintf(file, " %6s", "ratio");
-  if (report->options->behind_producer) {
-    fprintf(file, " %10s", "producer");
+  if (shows_alone(report)) {
+    fprintf(file, " %8s", "alone");
   }
   fprintf(file, " %6s\n", "wrong");
 }
@@ -154,12 +162,10 @@ static void write_line(const struct report* report, const struct row* row, FILE*
   } else {
     fprintf(file, " %6s", "-");
   }
-  if (report->options->behind_producer) {
-    if (row->behind_producer) {
-      fprintf(file, " %10.3f", row->rewrite_us);
-    } else {
-      fprintf(file, " %10s", "-");
-    }
+  if (shows_alone(report) && row->rewrite_us > 0) {
+    fprintf(file, " %8.3f", row->rewrite_us);
+  } else if (shows_alone(report)) {
+    fprintf(file, " %8s", "-");
   }
   fprintf(file, " %6llu\n", wrong);
 }

@@ -117,6 +117,10 @@ static void write_row(const struct report* report, const struct row* row, FILE* 
     fputs(", \"behind_producer\": true, ", file);
     write_figure(file, "producer_us", row->rewrite_us);
   }
+  if (strcmp(row->mode, "host") == 0) {
+    fputs(", ", file);
+    write_figure(file, "launch_us", row->rewrite_us);
+  }
   fprintf(file, ", \"batches\": %d, \"calls\": %d, \"redone\": %d, \"disturbed\": %d, ",
           row->batches, row->calls, row->redone, row->disturbed);
   write_figure(file, "ping_pong_ns", row->ping_pong_ns);

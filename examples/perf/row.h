@@ -24,7 +24,9 @@ struct row {
   double median_us;
   double min_us;
   double p99_us;
-  double rewrite_us;   /* of the rewriting or the producer alone; 0 where there is neither */
+  /* Of what comes with a call, alone: rewriting the input, the producer, or, in mode host, the
+   * launch of an empty kernel. 0: nothing does. */
+  double rewrite_us;
   double ping_pong_ns; /* median beside the batches; 0: not measured */
   int calls;           /* in a batch */
   int batches;

@@ -51,7 +51,7 @@ class Ranks:
 class Engine:
     """A way to reduce `input` into `output`, which is `input` where it works in place."""
 
-    def __init__(self, ranks, name, dtype, nbytes, in_place):
+    def __init__(self, ranks, name, dtype, nbytes):
         def view(memory):
             return memory[:nbytes].view(dtype)
 
@@ -63,12 +63,9 @@ class Engine:
         elif name == "torch_one_shot":
             self.input, self.output = view(ranks.memory), view(ranks.private[1])
             self.call = lambda: ops.one_shot_all_reduce_out(self.input, "sum", group, self.output)
-        elif in_place or not hasattr(ops, "two_shot_all_reduce_out"):
+        else:  # its out-of-place form overwrites the input too
             self.input = self.output = view(ranks.memory)
             self.call = lambda: ops.two_shot_all_reduce_(self.input, "sum", group)
-        else:
-            self.input, self.output = view(ranks.memory), view(ranks.private[1])
-            self.call = lambda: ops.two_shot_all_reduce_out(self.input, "sum", group, self.output)
         self.in_place = self.input is self.output
 
     def fill(self, seed, zeros):
@@ -174,7 +171,7 @@ def run_cell(ranks, arguments, text, left_out):
     for name in ("torch_one_shot", "torch_two_shot", "torch_nccl"):
         if name == "torch_one_shot" and arguments.in_place:
             continue
-        engine = Engine(ranks, name, getattr(ranks.torch, dtype), nbytes, arguments.in_place)
+        engine = Engine(ranks, name, getattr(ranks.torch, dtype), nbytes)
         cell = Cell(engine, 100 if nbytes < 8 << 20 else 20, arguments.batches,
                     arguments.seed + 16 * int(number))
         try:

@@ -1,6 +1,7 @@
 #include "gpu_check.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "../engine.h"
 #include "../types.h"
@@ -107,4 +108,39 @@ size_t gpu_check_count(const struct gpu_engine* engine, enum gpu_filling filling
     found[0] = count_on_host(engine, &result);
   }
   return (size_t)(found[0] + found[1]);
+}
+
+static void expect_found(const struct gpu_engine* engine, uint64_t turn, size_t expected,
+                         const char* fault) {
+  const size_t found = gpu_check_count(engine, GPU_RANDOM, turn);
+  if (found != expected) {
+    fail_rank("the check of results is broken: it finds %zu wrong elements after %s, not %zu",
+              found, fault, expected);
+  }
+}
+
+void gpu_check_try(struct gpu_rank* rank) {
+  struct gpu_engine engine;
+  unsigned char byte;
+  memset(&engine, 0, sizeof engine);
+  engine.rank = rank;
+  engine.input = engine.output = rank->input;
+  engine.problem.dtype = SYMM_UINT8;
+  engine.problem.op = SYMM_MAX;
+  engine.problem.ranks = 1; /* of which the result is the input */
+  engine.problem.count = rank->options->max_bytes < 1000 ? rank->options->max_bytes : 1000;
+  engine.bytes = engine.problem.count;
+  gpu_check_load(rank, &engine.problem);
+  gpu_expand(&rank->kernels, rank->stream, rank->tile, engine.problem.count,
+             &(struct gpu_tile){rank->result_tile, engine.problem.count, 0, 1}, 0);
+  gpu_check_fill(&engine, GPU_RANDOM, 1);
+  expect_found(&engine, 1, 0, "no fault");
+  /* The last byte, and the first behind it. */
+  for (size_t i = 0; i < 2; ++i) {
+    const gpu_address place = engine.output + engine.bytes - 1 + i;
+    gpu_check(rank->driver->copy_to_host(&byte, place, 1), "cuMemcpyDtoH");
+    byte ^= 1;
+    gpu_check(rank->driver->copy_to_device(place, &byte, 1), "cuMemcpyHtoD");
+    expect_found(&engine, 1, i + 1, i == 0 ? "one in a result" : "one behind it");
+  }
 }

@@ -8,6 +8,10 @@
  * them on the GPU. */
 void gpu_check_load(struct gpu_rank* rank, const struct problem* problem);
 
+/* Finds a fault of its own making, or ends the process with a message: a check that finds nothing
+ * proves nothing. */
+void gpu_check_try(struct gpu_rank* rank);
+
 enum gpu_filling {
   GPU_RANDOM,  /* the input is random */
   GPU_ZEROS,   /* it is zeros, and so are the results of any number of calls in place */

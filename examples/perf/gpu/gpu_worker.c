@@ -4,6 +4,7 @@
 
 #include "../engine.h"
 #include "floors.h"
+#include "gpu_check.h"
 #include "gpu_measure.h"
 
 static void run_cell(struct gpu_rank* rank, int cell, symm_dtype dtype, symm_op op, size_t bytes,
@@ -52,6 +53,7 @@ void gpu_worker_run(const struct worker* worker) {
     fprintf(file, WORKER_STARTED "-\n");
     fflush(file);
   }
+  gpu_check_try(rank);
   gpu_floors(rank, file);
   run_cells(rank, file);
   if (file != NULL) {
