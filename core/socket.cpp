@@ -209,6 +209,14 @@ std::string numeric_host(const sockaddr* address, socklen_t length) {
 
 }  // namespace
 
+int Fd::above_standard_streams(int fd) {
+  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return moved;
+}
+
 void Fd::reset() {
   // Not retried after EINTR: Linux has closed it by then.
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));

@@ -4,6 +4,7 @@
 #define SYMM_CORE_SOCKET_H_
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <string>
@@ -17,7 +18,10 @@ namespace symm {
 class Fd {
  public:
   Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
+  // Takes the descriptor over, errno included where it is none. One of the numbers of standard
+  // input, output and error, which a program that has these closed gets first, is moved above them:
+  // whoever in the program still prints would write into symm's sockets and windows.
+  explicit Fd(int fd) : fd_(fd > STDERR_FILENO || fd < 0 ? fd : above_standard_streams(fd)) {}
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd& operator=(Fd&& other) noexcept {
     if (this != &other) {
@@ -37,6 +41,8 @@ class Fd {
   Fd duplicate() const;  // throws SYSTEM
 
  private:
+  static int above_standard_streams(int fd);
+
   int fd_ = -1;
 };
 
