@@ -72,9 +72,7 @@ std::shared_ptr<Fd> create_memfd(const char* name, size_t bytes) {
   check_file_size(bytes);
   auto fd = std::make_shared<Fd>(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!*fd) {
-    throw Error(SYMM_SYSTEM,
-                text("memfd_create: ", errno_text(errno),
-                     errno == EMFILE ? "; raise the limit on open files (ulimit -n)" : ""));
+    throw Error(SYMM_SYSTEM, text("memfd_create: ", errno_text(errno)));
   }
   if (ftruncate(fd->get(), static_cast<off_t>(bytes)) != 0) {
     throw Error(SYMM_OUT_OF_MEMORY,

@@ -72,8 +72,7 @@ void Reactor::release(Reactor* reactor) {
 Reactor::Reactor()
     : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!epoll_ || !wake_) {
-    throw Error(SYMM_SYSTEM, text("epoll_create1 or eventfd: ", errno_text(errno),
-                                  "; raise the limit on open files (ulimit -n)"));
+    throw Error(SYMM_SYSTEM, text("epoll_create1 or eventfd: ", errno_text(errno)));
   }
   note_opened(epoll_.get());
   note_opened(wake_.get());

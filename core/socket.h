@@ -73,8 +73,9 @@ void tune_connection(int fd);
 
 // A connection, tried once: waits at most until `deadline` (name look-up included), and tries every
 // address of the host. Returns an empty Fd and sets *error (errno value) where it fails. Host names
-// are resolved each time; failures of that are EHOSTUNREACH with *detail. A unix listener whose
-// backlog is full is ECONNREFUSED, as is a TCP port that answered with ourselves: try again later.
+// are resolved each time; failures of that are EHOSTUNREACH with *detail, and a unix listener of
+// another user is EACCES with *detail. A unix listener whose backlog is full is ECONNREFUSED, as is
+// a TCP port that answered with ourselves: try again later.
 Fd connect_once(const Endpoint& endpoint, Deadline deadline, int* error, std::string* detail);
 
 // The part of connect_once() that comes after the look-up: the first of the addresses that takes a
@@ -82,6 +83,9 @@ Fd connect_once(const Endpoint& endpoint, Deadline deadline, int* error, std::st
 // cost the others their turn. *error is the first address's.
 struct SocketAddress;
 Fd connect_any(const std::vector<SocketAddress>& addresses, Deadline deadline, int* error);
+
+// Whether an attempt failed for want of a descriptor or memory here, whatever the place.
+bool lacks_resources(int connect_error);
 
 // Numbers of all this host's interfaces that are up, loopback last; IPv6 link-local ones left out.
 std::vector<std::string> interface_addresses();
