@@ -42,6 +42,9 @@ std::shared_ptr<Fd> open_own_pidfd() {
 #ifdef SYS_pidfd_open
   auto fd = std::make_shared<Fd>(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
   if (*fd) return fd;
+  if (errno == EMFILE || errno == ENFILE) {
+    throw Error(SYMM_SYSTEM, text("pidfd_open: ", errno_text(errno)));
+  }
 #endif
   return nullptr;
 }
@@ -263,11 +266,14 @@ void Comm::set_up_engine(Deadline deadline) {
   CpuInfo own{cpu::best_level(), affinity()};
   Exchange::Contribution facts_of_own;
   facts_of_own.blob = encode(own);
-  if (one_host_) facts_of_own.fd = open_own_pidfd();
+  facts_of_own.failure = attempt([&] {
+    if (one_host_) facts_of_own.fd = open_own_pidfd();
+  });
   auto facts = gather(kCreate, std::move(facts_of_own), deadline);
   level_ = own.level;
   std::vector<unsigned long> everyones(own.mask.size());
   const Failure understood = attempt([&] {
+    facts.check_fds();
     for (const Bytes& blob : facts.blobs) {
       const CpuInfo info = decode_cpu_info(blob);
       level_ = std::min(level_, info.level);
@@ -302,6 +308,7 @@ void Comm::set_up_engine(Deadline deadline) {
   });
   auto shared = gather(kCreate, {made, {}, arena}, deadline);
   const Failure mapped = attempt([&] {
+    shared.check_fds();
     if (rank_ != 0) arena_ = shared_mapping(key, shared.fds[0], 0, bytes);
     // What every call touches exists before the first one does; the rest comes at first touch.
     if (rank_ == 0) commit(*arena, 0, std::min(bytes, kArenaCommitBytes));

@@ -44,6 +44,10 @@ class Exchange {
   struct Gathered {
     std::vector<Bytes> blobs;  // by rank
     std::vector<Fd> fds;       // by rank; empty for ranks without one and ranks of this process
+    bool fds_lost = false;     // this process had no room for them
+
+    // Throws SYSTEM if they were lost: this rank's failure in the next step.
+    void check_fds() const;
   };
   // Collective: the same kind on every rank, steps in the same order. All ranks return, or all
   // throw: the failure of the lowest rank that has one (not sticky, the star works on), or the

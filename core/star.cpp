@@ -87,7 +87,12 @@ void StarHub::frame(int rank, const Frame& frame) {
       case kGather: {
         Gather gather = decode_gather(frame.payload);
         if (gather.has_fd) {
-          member.fd = std::make_shared<Fd>(std::move(member.connection->take_fds(1)[0]));
+          auto fds = member.connection->take_fds(1);
+          if (fds.empty()) {
+            fds_lost_ = true;
+          } else {
+            member.fd = std::make_shared<Fd>(std::move(fds[0]));
+          }
         }
         this->gather(rank, std::move(gather));
         return;
@@ -158,6 +163,11 @@ void StarHub::complete_step() {
     result.failure = failure;
     result.failure.rank = static_cast<int>(rank);
     if (own) break;
+  }
+  if (std::exchange(fds_lost_, false) && result.failure.status == SYMM_OK) {
+    result.failure = {
+        SYMM_SYSTEM, 0,
+        text("no room for the file descriptors of other ranks: ", errno_text(EMFILE))};
   }
   const bool failed = result.failure.status != SYMM_OK;
   if (!failed) {

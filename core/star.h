@@ -60,6 +60,7 @@ class StarHub : public std::enable_shared_from_this<StarHub> {
   std::vector<Member> members_;
   uint64_t step_ = 0;
   std::optional<Failure> fault_;
+  bool fds_lost_ = false;  // of this step, for want of room in this process
   bool leaving_ = false;
   std::shared_ptr<StarHub> self_;  // see outlive_references()
 };
