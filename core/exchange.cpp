@@ -147,7 +147,19 @@ void Exchange::on_frame(const std::shared_ptr<Shared>& shared, Connection& conne
         std::lock_guard lock(shared->mutex);
         shared->result = std::move(result);
         shared->result_fds = std::move(fds);
+        shared->doomed.reset();
         shared->changed.notify_all();
+        return;
+      }
+      case kDoomed: {
+        const Failure failure = decode_failure(frame.payload);
+        OnDoomed on_doomed;
+        {
+          std::lock_guard lock(shared->mutex);
+          if (!shared->doomed) shared->doomed = failure;
+          on_doomed = shared->on_doomed;
+        }
+        if (on_doomed) on_doomed(failure);
         return;
       }
       case kFault:
@@ -188,6 +200,16 @@ void Exchange::set_on_fault(OnFault on_fault) {
     fault = shared_->fault;
   }
   if (fault) on_fault(*fault);
+}
+
+void Exchange::set_on_doomed(OnDoomed on_doomed) {
+  std::optional<Failure> doomed;
+  {
+    std::lock_guard lock(shared_->mutex);
+    shared_->on_doomed = on_doomed;
+    doomed = shared_->doomed;
+  }
+  if (doomed && on_doomed) on_doomed(*doomed);
 }
 
 Exchange::Gathered Exchange::gather(const std::string& kind, Contribution contribution,

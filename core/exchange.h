@@ -55,6 +55,12 @@ class Exchange {
   // left alone.
   Gathered gather(const std::string& kind, Contribution contribution, Deadline deadline);
 
+  // Called in the helper thread when a rank has said that the next step, or the one that this rank
+  // is in, will fail: whoever waits for that rank elsewhere need not. Also for what has come
+  // already. Null: nobody waits any more.
+  using OnDoomed = std::function<void(const Failure&)>;
+  void set_on_doomed(OnDoomed on_doomed);
+
   // Ends this rank's waits with a fault that came another way than through the star. Any thread.
   void end_with(const Failure& failure) { record_fault(shared_, failure); }
 
@@ -80,7 +86,9 @@ class Exchange {
     std::optional<Failure> refused;
     std::optional<Result> result;
     std::vector<Fd> result_fds;
+    std::optional<Failure> doomed;  // the step that has no result yet
     OnFault on_fault;
+    OnDoomed on_doomed;
   };
   static void on_frame(const std::shared_ptr<Shared>& shared, Connection& connection,
                        const Frame& frame);

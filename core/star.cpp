@@ -142,6 +142,11 @@ void StarHub::gather(int rank, Gather gather) {
     }
   }
   member.gather = std::move(gather);
+  // Those who are on their way to this step may be waiting elsewhere for what will not come.
+  if (Failure failure = member.gather->failure; failure.status != SYMM_OK) {
+    if (failure.rank == kNoRank) failure.rank = rank;
+    broadcast(kDoomed, failure);
+  }
   const bool complete = std::all_of(members_.begin(), members_.end(),
                                     [](const Member& m) { return m.gather.has_value(); });
   if (complete) {

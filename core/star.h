@@ -5,6 +5,8 @@
 // GATHER is here, and then every rank gets the same RESULT. What ends a communicator (a death, a
 // deadline, an abort, ranks in different steps) becomes one FAULT, the first, told to every rank; a
 // step that was not complete by then never will be. So no two ranks see different ends of one step.
+// That a step will fail because of one rank is told at once (DOOMED), as a hint: the step still
+// ends with every rank's part in it.
 #ifndef SYMM_CORE_STAR_H_
 #define SYMM_CORE_STAR_H_
 

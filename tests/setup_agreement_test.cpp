@@ -199,6 +199,32 @@ TEST(SetupAgreement, ARankOutOfDescriptorsFailsTheWindowOnEveryRankAndEndsNothin
   });
 }
 
+// The others are in the new communicator's star by then, where this rank is never seen.
+TEST(SetupAgreement, ARankOutOfDescriptorsFailsTheSplitOnEveryRankAtOnceAndEndsNothing) {
+  for (const char* spare : {"0", "1"}) {
+    RunOptions options;
+    options.argument = spare;
+    run(
+        processes(4),
+        [](Rank& rank) {
+          const Comm comm = create(rank, comm_options(nullptr, 20000, 20000));
+          ASSERT_NE(comm, nullptr);
+          symm_comm* part = nullptr;
+          const auto split_it = [&] {
+            return symm_comm_split(comm.get(), rank.rank % 2, 0, nullptr, &part);
+          };
+          one_rank_at_a_time(rank, comm.get(), SYMM_SYSTEM, split_it, [&] {
+            const FullTable table(std::stoi(rank.argument));
+            return split_it();
+          });
+          EXPECT_EQ(part, nullptr);
+          const Comm whole = split(comm.get(), 0, 0);
+          EXPECT_TRUE(adds_up(whole.get()));
+        },
+        options);
+  }
+}
+
 // All ranks fail before any of their processes ends: those who come last must find rank 0.
 void expect_all_fail_at_once(Body body, const std::string& argument) {
   const Stopwatch clock;
