@@ -1,6 +1,8 @@
 #include "core/process.h"
 
 #include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -92,6 +94,14 @@ void install_process_handlers() {
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     std::atexit(at_exit);
   });
+}
+
+std::shared_ptr<Fd> open_own_pidfd() {
+#ifdef SYS_pidfd_open
+  auto fd = std::make_shared<Fd>(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  if (*fd) return fd;
+#endif
+  return nullptr;
 }
 
 }  // namespace symm

@@ -467,8 +467,9 @@ TEST(Engine, ATimeoutNamesTheRanksThatDidNotCall) {
     std::vector<int> missing;
     std::string names;
   };
-  for (const Case& c : {Case{2, {1}, "rank 1,"}, Case{4, {2}, "rank 2,"},
-                        Case{4, {0, 3}, "ranks 0 and 3,"}, Case{9, {1, 4, 8}, "ranks 1, 4 and 8,"}}) {
+  for (const Case& c :
+       {Case{2, {1}, "rank 1,"}, Case{4, {2}, "rank 2,"}, Case{4, {0, 3}, "ranks 0 and 3,"},
+        Case{9, {1, 4, 8}, "ranks 1, 4 and 8,"}}) {
     for (const size_t count : {size_t{2}, size_t{100000}}) {
       EngineOptions options = options_for(c.size);
       options.wait_timeout_ms = 60;
