@@ -21,7 +21,7 @@ const char* algorithm_name(Algorithm algorithm);  // "low_latency"
 
 // Agreed at creation: the same on every rank, the least capable of them decides.
 struct Agreed {
-  int size = 1;                   // ranks
+  int size = 1;  // ranks
   int most_ranks_on_a_gpu = 1;
   int multiprocessors = 0;        // of the smallest GPU
   bool dependent_launch = false;  // compute capability 9.0 and up on every rank
