@@ -1,7 +1,7 @@
 // Creation of communicators of GPUs, over the fake driver.
 #include <cstdlib>
 
-#include "tests/unit/cuda_ranks.h"
+#include "tests/unit/fake_cuda_ranks.h"
 
 namespace symm::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // Ranks of a communicator over the fake driver: threads of this process, one fake GPU each.
-#ifndef SYMM_TESTS_UNIT_CUDA_RANKS_H_
-#define SYMM_TESTS_UNIT_CUDA_RANKS_H_
+#ifndef SYMM_TESTS_UNIT_FAKE_CUDA_RANKS_H_
+#define SYMM_TESTS_UNIT_FAKE_CUDA_RANKS_H_
 
 #include <gtest/gtest.h>
 
@@ -142,4 +142,4 @@ inline void expect_all(const std::vector<Outcome>& outcomes, symm_status status,
 
 }  // namespace symm::cuda
 
-#endif  // SYMM_TESTS_UNIT_CUDA_RANKS_H_
+#endif  // SYMM_TESTS_UNIT_FAKE_CUDA_RANKS_H_
