@@ -50,7 +50,7 @@ void process(JsonWriter& json) {
   json.end_object();
 }
 
-void machine(JsonWriter& json) {
+void machine(JsonWriter& json, bool may_start_cuda) {
   utsname kernel{};
   uname(&kernel);
   cpu_set_t mask;
@@ -72,7 +72,7 @@ void machine(JsonWriter& json) {
   json.end_array();
   json.end_object();
   json.key("cuda");
-  cuda::describe(json);
+  cuda::describe(json, may_start_cuda);
   json.key("nccl").begin_object();
   json.key("available").boolean(false);
   json.key("reason").string("this build of symm has no support for it");
@@ -162,7 +162,7 @@ std::string report(const Comm* comm) {
   json.key("schema").number(kSchema);
   library(json);
   process(json);
-  machine(json);
+  machine(json, comm == nullptr || comm->device() != SYMM_CPU);
   if (comm != nullptr) communicator(json, *comm);
   json.end_object();
   return json.take();

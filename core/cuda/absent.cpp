@@ -16,7 +16,7 @@ std::unique_ptr<Backend> make_backend(Comm&) {
   throw Error(SYMM_INTERNAL, "a communicator of GPUs in a build without CUDA support");
 }
 
-void describe(JsonWriter& json) {
+void describe(JsonWriter& json, bool) {
   json.begin_object();
   json.key("available").boolean(false);
   json.key("reason").string("this build of symm has no support for it");

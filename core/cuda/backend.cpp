@@ -27,58 +27,6 @@ int32_t resolve_device(int32_t device) { return choose_device(device, process_en
 
 std::unique_ptr<Backend> make_backend(Comm& comm) { return std::make_unique<CudaBackend>(comm); }
 
-void describe(JsonWriter& json) {
-  json.begin_object();
-  try {
-    int version = 0, count = 0;
-    SYMM_CUDA_CHECK(cuDriverGetVersion, (&version));
-    SYMM_CUDA_CHECK(cuDeviceGetCount, (&count));
-    const bool has_kernels = kernels().count > 0;
-    json.key("available").boolean(count > 0 && has_kernels);
-    if (!has_kernels) json.key("reason").string("this build of symm has no GPU kernels");
-    if (count == 0) json.key("reason").string("no GPU is visible to this process");
-    json.key("driver_cuda_version").number(version);
-    json.key("compiled_cuda_version").number(CUDA_VERSION);
-    json.key("gpus").begin_array();
-    for (int ordinal = 0; ordinal < count; ++ordinal) {
-      CUdevice device = 0;
-      char name[128] = "";
-      SYMM_CUDA_CHECK(cuDeviceGet, (&device, ordinal));
-      SYMM_CUDA_CHECK(cuDeviceGetName, (name, sizeof name - 1, device));
-      const auto attribute = [&](CUdevice_attribute which) {
-        int value = 0;
-        SYMM_CUDA_CHECK(cuDeviceGetAttribute, (&value, which, device));
-        return value;
-      };
-      json.begin_object();
-      json.key("ordinal").number(ordinal);
-      json.key("name").string(name);
-      json.key("uuid").string(uuid_text(uuid_of(device)));
-      json.key("compute_capability")
-          .string(text(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), '.',
-                       attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)));
-      json.key("multiprocessors").number(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-      json.key("integrated").boolean(attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED) != 0);
-      json.key("peer_access").begin_array();
-      for (int other = 0; other < count; ++other) {
-        CUdevice peer = 0;
-        int can = 0;
-        SYMM_CUDA_CHECK(cuDeviceGet, (&peer, other));
-        if (other != ordinal) SYMM_CUDA_CHECK(cuDeviceCanAccessPeer, (&can, device, peer));
-        if (can != 0) json.number(other);
-      }
-      json.end_array();
-      json.end_object();
-    }
-    json.end_array();
-  } catch (const Error& e) {
-    // Nothing was written yet where the driver is missing; what fails later ends the object early.
-    json.key("available").boolean(false);
-    json.key("reason").string(e.what());
-  }
-  json.end_object();
-}
-
 // Asked by the reaper now and then: what a kernel reports becomes the communicator's fault on every
 // rank, also where the host that could read it makes no call.
 class CudaBackend::Watch : public Reaper::Watched {

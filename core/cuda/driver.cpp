@@ -85,6 +85,8 @@ const Driver& driver() {
   return *table;
 }
 
+bool is_driver_started() { return current.load(std::memory_order_acquire) != nullptr; }
+
 void use_driver(const Driver* fake) { current.store(fake, std::memory_order_release); }
 
 std::string error_text(CUresult result, const char* function) {

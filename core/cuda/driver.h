@@ -89,6 +89,9 @@ struct Driver {
 // where it is too old, or where it sees no GPU. Tried again in every call until it succeeds.
 const Driver& driver();
 
+// Whether driver() has succeeded before.
+bool is_driver_started();
+
 // Tests put their own table in place of libcuda.so.1, before anything else uses it; null takes it
 // back.
 void use_driver(const Driver* fake);

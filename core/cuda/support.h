@@ -16,8 +16,9 @@ int32_t resolve_device(int32_t device);
 
 std::unique_ptr<Backend> make_backend(Comm& comm);
 
-// The object "cuda" of symm_report, about this process.
-void describe(JsonWriter& json);
+// The object "cuda" of symm_report, about this process. Starting CUDA takes a while and denies it
+// to forked children: unless `may_start`, only a driver that is in use already is asked.
+void describe(JsonWriter& json, bool may_start);
 
 }  // namespace symm::cuda
 

@@ -181,7 +181,7 @@ TEST(CudaSlices, FillGapsAndForgetEmptySlabs) {
   EXPECT_EQ((Slices::Place{0, 256}), slices.place(5, 512));
   EXPECT_FALSE(slices.place(6, 4096));
   EXPECT_EQ(1u, slices.add_slab());
-  EXPECT_EQ((Slices::Place{1, 0}), slices.place(6, 2048));
+  EXPECT_EQ((Slices::Place{1, 0}), slices.place(6, 4096));
   slices.undo(6);
   slices.undo(6);
   EXPECT_TRUE(slices.take_empty_slabs().empty()) << "one is kept for the next";
