@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <iterator>
+#include <map>
 #include <stdexcept>
 
 #include "tests/cuda/driver.h"
@@ -23,6 +25,59 @@ Function find(const char* name) {
   const auto function = reinterpret_cast<Function>(dlsym(library, name));
   if (function == nullptr) throw std::runtime_error(name);
   return function;
+}
+
+class Pool {
+ public:
+  CUdeviceptr take(size_t bytes) {
+    if (base_ == 0) {
+      check(driver()->alloc(&base_, kBytes), "cuMemAlloc");
+      free_[0] = kBytes;
+    }
+    const size_t wanted = (bytes + 511) / 512 * 512 + 512;
+    for (const auto& [offset, size] : free_) {
+      if (size < wanted) continue;
+      const size_t at = offset, rest = size - wanted;
+      free_.erase(at);
+      if (rest > 0) free_[at + wanted] = rest;
+      taken_[base_ + at] = wanted;
+      return base_ + at;
+    }
+    throw std::runtime_error("the test's pool of GPU memory is full");
+  }
+  void give_back(CUdeviceptr data) {
+    const auto found = taken_.find(data);
+    auto here = free_.emplace(data - base_, found->second).first;
+    taken_.erase(found);
+    const auto next = std::next(here);
+    if (next != free_.end() && here->first + here->second == next->first) {
+      here->second += next->second;
+      free_.erase(next);
+    }
+    if (here == free_.begin()) return;
+    const auto before = std::prev(here);
+    if (before->first + before->second == here->first) {
+      before->second += here->second;
+      free_.erase(here);
+    }
+  }
+
+ private:
+  static constexpr size_t kBytes = size_t{512} << 20;
+  CUdeviceptr base_ = 0;
+  std::map<size_t, size_t> free_;  // size by offset
+  std::map<CUdeviceptr, size_t> taken_;
+};
+
+// Never given back: the process ends with its tests.
+Pool& pool() {
+  static thread_local auto* const instance = new Pool;
+  return *instance;
+}
+
+const GpuStream& copies() {
+  static thread_local auto* const instance = new GpuStream;
+  return *instance;
 }
 
 }  // namespace
@@ -52,19 +107,20 @@ symm_comm_options gpu_options(const char* name, int timeout_ms, int wait_timeout
 
 Comm create_on_gpu(const Rank& rank, const symm_comm_options& options) {
   use_gpu(gpu_of(rank));
+  { const Buffer first(1); }  // the pool's memory
   symm_comm* comm = nullptr;
   EXPECT_TRUE(ok(symm_comm_create(rank.address.c_str(), rank.rank, rank.size, SYMM_CURRENT_GPU,
                                   &options, &comm)));
   return Comm(comm);
 }
 
-Buffer::Buffer(size_t bytes) : bytes_(bytes) {
-  check(driver()->alloc(&data_, bytes == 0 ? 1 : bytes), "cuMemAlloc");
-}
-Buffer::Buffer(const void* data, size_t bytes) : Buffer(bytes) { set(data, bytes); }
+Buffer::Buffer(size_t bytes) : data_(pool().take(bytes)), bytes_(bytes) {}
 Buffer::~Buffer() {
-  if (data_ != 0) driver()->free(data_);
+  if (data_ != 0) pool().give_back(data_);
 }
+OwnAllocation::OwnAllocation(size_t bytes) { check(driver()->alloc(&data_, bytes), "cuMemAlloc"); }
+OwnAllocation::~OwnAllocation() { driver()->free(data_); }
+
 void Buffer::set(const void* data, size_t bytes, size_t offset) {
   write_gpu(this->data() + offset, data, bytes);
 }
@@ -75,7 +131,7 @@ void Buffer::fill(unsigned char value) {
 std::vector<std::byte> Buffer::get() const { return read_gpu(data(), bytes_); }
 
 void write_gpu(void* to, const void* data, size_t bytes) {
-  const GpuStream stream;
+  const GpuStream& stream = copies();
   check(driver()->upload(reinterpret_cast<CUdeviceptr>(to), data, bytes, stream.get()),
         "cuMemcpyHtoDAsync");
   stream.synchronize();
@@ -83,7 +139,7 @@ void write_gpu(void* to, const void* data, size_t bytes) {
 
 std::vector<std::byte> read_gpu(const void* from, size_t bytes) {
   std::vector<std::byte> data(bytes);
-  const GpuStream stream;
+  const GpuStream& stream = copies();
   check(driver()->download(data.data(), reinterpret_cast<CUdeviceptr>(from), bytes, stream.get()),
         "cuMemcpyDtoHAsync");
   stream.synchronize();

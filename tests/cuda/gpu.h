@@ -37,10 +37,11 @@ inline RunOptions gpu_run(double seconds = 60) {
   return options;
 }
 
+// A piece of memory that its thread took once, before the first operation: cuMemAlloc and cuMemFree
+// may wait for kernels, also for one that waits for what this thread has yet to do.
 class Buffer {
  public:
   explicit Buffer(size_t bytes);
-  Buffer(const void* data, size_t bytes);
   ~Buffer();
   Buffer(Buffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.data_ = 0; }
   Buffer(const Buffer&) = delete;
@@ -58,6 +59,20 @@ class Buffer {
 // Any memory of a GPU.
 void write_gpu(void* to, const void* data, size_t bytes);
 std::vector<std::byte> read_gpu(const void* from, size_t bytes);
+
+// An allocation of its own (cuMemAlloc, as cudaMalloc makes them); for places where no kernel
+// waits.
+class OwnAllocation {
+ public:
+  explicit OwnAllocation(size_t bytes);
+  ~OwnAllocation();
+  OwnAllocation(const OwnAllocation&) = delete;
+  OwnAllocation& operator=(const OwnAllocation&) = delete;
+  std::byte* data() const { return reinterpret_cast<std::byte*>(data_); }
+
+ private:
+  CUdeviceptr data_ = 0;
+};
 
 // cuMem memory made of several allocations, as allocators of segments have it.
 class Segments {

@@ -144,8 +144,9 @@ void replays_after_a_fault(Rank& rank) {
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 10; ++i) graph.launch(stream);
   stream.synchronize();
-  if (rank.rank == 0)
+  if (rank.rank == 0) {
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(400));
+  }
   symm_status status = SYMM_OK;
   for (int i = 0; i < 1000 && status == SYMM_OK; ++i) {
     status = symm_comm_check(comm.get(), nullptr);

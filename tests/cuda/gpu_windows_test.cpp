@@ -62,8 +62,8 @@ void every_kind(Rank& rank) {
     rank.at("register cudaMalloc memory, interior, another offset on each rank");
     const size_t count = 5000;
     const size_t offset = 64 + 32 * static_cast<size_t>(rank.rank);
-    Buffer before(100);
-    Buffer memory(offset + count * sizeof(float));
+    const OwnAllocation before(100);
+    const OwnAllocation memory(offset + count * sizeof(float));
     symm_window* raw = nullptr;
     ASSERT_TRUE(ok(symm_window_register(comm.get(), memory.data() + offset, count * sizeof(float),
                                         nullptr, &raw)));
@@ -127,7 +127,7 @@ void freed_memory(Rank& rank) {
   ASSERT_TRUE(comm);
   const GpuStream stream;
   Buffer output(4096);
-  auto memory = std::make_unique<Buffer>(4 << 20);
+  auto memory = std::make_unique<OwnAllocation>(4 << 20);
   symm_window* raw = nullptr;
   ASSERT_TRUE(ok(symm_window_register(comm.get(), memory->data(), 4096, nullptr, &raw)));
   const Window window(raw);
