@@ -34,11 +34,8 @@ void CudaBackend::barrier(void* stream, const std::shared_ptr<void>& keep) {
 void CudaBackend::enqueue(const Call& call, const void* input, void* output, CUstream stream,
                           const std::shared_ptr<void>& keep) {
   const bool copies = comm_.size() == 1;
-  // Alone there is nothing to wait for and nothing to copy in place: no order to keep either.
-  if (copies && (call.count == 0 || input == output)) {
-    order_->check_stream(stream);
-    return;
-  }
+  // Alone there is nothing to wait for, and in place nothing to copy.
+  if (copies && (call.count == 0 || input == output)) return;
   const Order::Turn turn = order_->begin(stream, keep);
   if (copies) {
     SYMM_CUDA_CHECK(cuMemcpyAsync,

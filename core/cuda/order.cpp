@@ -58,23 +58,22 @@ Order::Turn Order::begin(CUstream stream, const std::shared_ptr<void>& keep) {
   if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
     refuse_stream(stream, "has a capture that an earlier error has broken; end it first");
   }
-  SYMM_CUDA_CHECK(cuStreamGetId, (stream, &turn.stream));
   turn.captured = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
   if (!turn.captured) {
+    SYMM_CUDA_CHECK(cuStreamGetId, (stream, &turn.stream));
     if (turn.stream == stream_) return turn;
     check_stream(stream);
     const auto event = last();
     if (event) SYMM_CUDA_CHECK(cuStreamWaitEvent, (stream, event->get(), 0));
     return turn;
   }
+  turn.stream = reinterpret_cast<uintptr_t>(stream);
   const auto found = std::find_if(captures_.begin(), captures_.end(),
                                   [&](const Capture& c) { return c.id == turn.capture; });
   if (found == captures_.end()) {
-    check_stream(stream);
     if (captures_.size() == kMostCaptures) captures_.pop_front();
     captures_.push_back({turn.capture, turn.stream, nullptr, {}});
   } else if (found->stream != turn.stream && found->node != nullptr) {
-    check_stream(stream);
     SYMM_CUDA_CHECK(cuStreamUpdateCaptureDependencies,
                     (stream, &found->node, nullptr, 1, CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
   }

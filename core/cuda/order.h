@@ -25,14 +25,16 @@ class Order {
   Order(std::shared_ptr<const Context> context, std::shared_ptr<Reaper> reaper)
       : context_(std::move(context)), reaper_(std::move(reaper)) {}
 
-  // Throws INVALID_ARGUMENT where the stream is another context's, its capture is broken, or it is
-  // the legacy default stream while a capture forbids its use. The context is current.
+  // Throws INVALID_ARGUMENT where the stream is another context's, or is the legacy default stream
+  // while a capture forbids its use. Not for streams that capture. The context is current.
   void check_stream(CUstream stream) const;
 
   // What a call is part of.
   struct Turn {
     bool captured = false;
-    unsigned long long stream = 0;  // an id that is never used twice, unlike a handle
+    // Of an eager call an id that is never used twice, unlike a handle. A capture does not let that
+    // be asked; but no stream of it can be destroyed either, so that the handle will do.
+    unsigned long long stream = 0;
     cuuint64_t capture = 0;
     CUgraph graph = nullptr;
   };

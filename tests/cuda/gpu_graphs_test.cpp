@@ -133,7 +133,6 @@ void replay_after_free(Rank& rank) {
 
 // Freed at once behind the enqueueing.
 void free_behind(Rank& rank) {
-  const GpuStream stream;
   for (int turn = 0; turn < 20; ++turn) {
     Comm comm = create_on_gpu(rank, gpu_options(("turn" + std::to_string(turn)).c_str()));
     ASSERT_TRUE(comm);

@@ -235,11 +235,19 @@ Stream* look_up(CUstream s) {
 }
 CUresult stream_id(CUstream s, unsigned long long* id) {
   FAKE_BEGIN(cuStreamGetId);
+  if (look_up(s)->capture != 0) {
+    look_up(s)->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
   *id = look_up(s)->id;
   return CUDA_SUCCESS;
 }
 CUresult stream_context(CUstream s, CUcontext* c) {
   FAKE_BEGIN(cuStreamGetCtx);
+  if (look_up(s)->capture != 0) {
+    look_up(s)->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
   *c = context_of(look_up(s)->gpu);
   return CUDA_SUCCESS;
 }
