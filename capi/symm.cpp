@@ -7,6 +7,7 @@
 #include "capi/boundary.h"
 #include "core/address.h"
 #include "core/attempt.h"
+#include "core/cuda/support.h"
 #include "core/rendezvous.h"
 #include "core/report.h"
 #include "core/types.h"
@@ -33,17 +34,11 @@ const Comm* peek(const symm_window* handle) {
   return &handle->window->comm();
 }
 
-void check_stream(const void* stream) {
-  require(stream == nullptr, "stream is not NULL; a CPU communicator has no streams");
-}
-
-void check_device(int32_t device) {
-  if (device == SYMM_CPU) return;
+// The ordinal, or SYMM_CPU.
+int32_t resolve_device(int32_t device) {
+  if (device == SYMM_CPU) return device;
   if ((device >= 0 && device < 0x10000) || device == SYMM_LOCAL_GPU || device == SYMM_CURRENT_GPU) {
-    throw Error(SYMM_UNSUPPORTED, text("device ", device,
-                                       " is a GPU, and this build of symm has no CUDA support; use "
-                                       "SYMM_CPU (",
-                                       static_cast<int>(SYMM_CPU), ")"));
+    return symm::cuda::resolve_device(device);
   }
   throw Error(
       SYMM_UNSUPPORTED,
@@ -103,6 +98,7 @@ symm_status symm_comm_create(const char* address, int32_t rank, int32_t size, in
   return boundary("symm_comm_create", nullptr, symm::error_buffer(options), [&] {
     require(address != nullptr, "address is NULL");
     symm::CommOptions checked;
+    int32_t resolved = SYMM_CPU;
     // What is wrong with this rank's call alone still has to be told to the others, who would wait.
     const symm::Failure failure = attempt([&] {
       checked.agreed = {0, 300000, 600000, 0};
@@ -110,11 +106,11 @@ symm_status symm_comm_create(const char* address, int32_t rank, int32_t size, in
         checked.name = options->name;
       }
       checked = symm::check_options(options, nullptr);
-      check_device(device);
+      resolved = resolve_device(device);
       require(comm != nullptr, "comm is NULL");
     });
     auto handle = std::make_unique<symm_comm>();
-    handle->comm = Comm::create(address, rank, size, device, checked, failure);
+    handle->comm = Comm::create(address, rank, size, resolved, checked, failure);
     *comm = handle.release();
   });
 }
@@ -166,8 +162,8 @@ symm_status symm_comm_barrier(symm_comm* comm, void* stream) {
   return boundary("symm_comm_barrier", peek(comm), {}, [&] {
     Comm& inner = *deref(comm);
     inner.throw_if_failed();
-    check_stream(stream);
-    inner.barrier();
+    inner.backend().check_stream(stream);
+    inner.barrier(stream);
   });
 }
 
@@ -184,15 +180,20 @@ symm_status symm_comm_abort(symm_comm* comm) {
 }
 
 void symm_comm_free(symm_comm* comm) {
-  if (peek(comm) != nullptr) delete comm;
+  if (peek(comm) == nullptr) return;
+  Comm& inner = *comm->comm;
+  inner.retire(std::move(comm->comm));
+  delete comm;
 }
 
 symm_status symm_comm_nccl(const symm_comm* comm, void** nccl) {
   return boundary("symm_comm_nccl", peek(comm), {}, [&] {
-    deref(comm);
+    const Comm& inner = *deref(comm);
     require(nccl != nullptr, "nccl is NULL");
     throw Error(SYMM_UNSUPPORTED,
-                "this is a CPU communicator, which has no NCCL communicator inside");
+                inner.device() == SYMM_CPU
+                    ? "this is a CPU communicator, which has no NCCL communicator inside"
+                    : "this version of symm has no NCCL communicator inside");
   });
 }
 
@@ -214,18 +215,16 @@ symm_status symm_window_register(symm_comm* comm, void* pointer, size_t bytes,
                                  const symm_window_options* options, symm_window** window) {
   return boundary("symm_window_register", peek(comm), symm::error_buffer(options), [&] {
     Comm& inner = *deref(comm);
-    symm::Backing backing;
+    symm::CallersMemory memory;
     const symm::Failure failure = attempt([&] {
       require(window != nullptr, "window is NULL");
       const symm_window_options checked = symm::check_options(options, true);
-      if (bytes == 0) return;
-      symm::check_pointer("pointer", pointer, bytes, 1);
-      backing = (checked.flags & SYMM_WINDOW_FD) != 0
-                    ? symm::check_backing(pointer, bytes, checked.fd, checked.fd_offset)
-                    : symm::find_backing(pointer, bytes);
+      memory = {pointer, bytes, (checked.flags & SYMM_WINDOW_FD) != 0, checked.fd,
+                checked.fd_offset};
     });
+    memory.bytes = bytes;
     auto handle = std::make_unique<symm_window>();
-    handle->window = inner.register_window(bytes, backing, pointer, failure);
+    handle->window = inner.register_window(memory, failure);
     *window = handle.release();
   });
 }
@@ -247,7 +246,13 @@ symm_status symm_window_data(const symm_window* window, int32_t rank, void** poi
 }
 
 void symm_window_free(symm_window* window) {
-  if (peek(window) != nullptr) delete window;
+  if (peek(window) == nullptr) return;
+  // The window may be what keeps the communicator, which then goes the same way.
+  std::shared_ptr<Comm> comm = window->window->comm().shared_from_this();
+  Comm& inner = *comm;
+  inner.retire(std::move(window->window));
+  inner.retire(std::move(comm));
+  delete window;
 }
 
 symm_status symm_all_reduce(symm_comm* comm, const void* input, void* output, size_t count,
@@ -255,7 +260,7 @@ symm_status symm_all_reduce(symm_comm* comm, const void* input, void* output, si
   return boundary("symm_all_reduce", peek(comm), {}, [&] {
     Comm& inner = *deref(comm);
     inner.throw_if_failed();
-    check_stream(stream);
+    inner.backend().check_stream(stream);
     symm::check_dtype_and_op(dtype, op);
     const size_t bytes = symm::checked_bytes(count, dtype);
     const size_t element = symm::dtype_size(dtype);
@@ -267,7 +272,7 @@ symm_status symm_all_reduce(symm_comm* comm, const void* input, void* output, si
     call.dtype = dtype;
     call.op = op;
     call.count = count;
-    inner.all_reduce(call, input, output);
+    inner.all_reduce(call, input, output, stream, inner.shared_from_this());
   });
 }
 
@@ -276,8 +281,8 @@ symm_status symm_window_all_reduce(symm_window* window, size_t offset, void* out
   return boundary("symm_window_all_reduce", peek(window), {}, [&] {
     symm::Window& inner = *deref(window);
     inner.comm().throw_if_failed();
-    check_stream(stream);
-    inner.all_reduce(offset, output, count, dtype, op);
+    inner.comm().backend().check_stream(stream);
+    inner.all_reduce(offset, output, count, dtype, op, stream);
   });
 }
 

@@ -3,15 +3,27 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "core/cpu/backend.h"
+#include "core/cuda/support.h"
 #include "core/text.h"
-#include "core/types.h"
 
 namespace symm {
 
+namespace {
+
+std::unique_ptr<Backend> make_backend(Comm& comm) {
+  if (comm.device() == SYMM_CPU) return std::make_unique<cpu::CpuBackend>(comm);
+  return cuda::make_backend(comm);
+}
+
+}  // namespace
+
 Comm::Comm(int rank, std::vector<RankInfo> roster, CommOptions options)
-    : rank_(rank), roster_(std::move(roster)), options_(std::move(options)) {
+    : rank_(rank),
+      roster_(std::move(roster)),
+      options_(std::move(options)),
+      backend_(make_backend(*this)) {
   one_host_ = std::all_of(roster_.begin(), roster_.end(), [&](const RankInfo& info) {
     return info.host_id == roster_.front().host_id;
   });
@@ -25,7 +37,7 @@ Comm::~Comm() {
 void Comm::leave() noexcept {
   if (left_.exchange(true, std::memory_order_relaxed)) return;
   try {
-    if (engine_) engine_->leave();
+    backend_->leave();
     if (exchange_) exchange_->leave();
     if (watched_) {
       reactor_->post([reactor = reactor_.get(), watched = watched_] {
@@ -42,14 +54,14 @@ void Comm::leave() noexcept {
 }
 
 void Comm::process_exits() noexcept {
-  if (generation_ == process_generation()) leave();
+  if (generation_ != process_generation()) return;
+  backend_->finish();
+  leave();
 }
 
 Failure Comm::sticky() const {
   if (fault_.is_set()) return fault_.get();
-  if (engine_) {
-    if (const auto fault = engine_->fault()) return {fault->status, fault->rank, fault->message};
-  }
+  if (const auto fault = backend_->fault()) return *fault;
   return {};
 }
 
@@ -61,7 +73,7 @@ void Comm::throw_if_failed() const {
 
 void Comm::fail(const Failure& failure) {
   if (!fault_.set(failure)) return;
-  if (engine_) engine_->raise({failure.status, failure.rank, failure.message});
+  backend_->raise(failure);
   if (exchange_) exchange_->send_fault(failure);
   end_child(failure);
 }
@@ -84,8 +96,8 @@ Exchange::Gathered Comm::gather(const std::string& kind, Exchange::Contribution 
     } catch (const Error& e) {
       // Whoever found a mismatch raised it in the arena before it left; the star may know only of
       // the leaving.
-      if (!is_sticky(e.status()) || !engine_) throw;
-      const auto fault = engine_->fault();
+      if (!is_sticky(e.status())) throw;
+      const auto fault = backend_->fault();
       if (!fault) throw;
       throw Error(fault->status, fault->message, fault->rank);
     }
@@ -103,10 +115,6 @@ void Comm::agree(const std::string& kind, const Failure& failure, Deadline deadl
   gather(kind, {failure, {}, nullptr}, deadline);
 }
 
-void Comm::begin_setup(const Call& call) {
-  if (engine_) engine_->publish_setup(call);
-}
-
 void Comm::require_one_host(const char* what) const {
   if (one_host_) return;
   const auto other = std::find_if(roster_.begin(), roster_.end(), [&](const RankInfo& info) {
@@ -120,25 +128,13 @@ void Comm::require_one_host(const char* what) const {
            "by host"));
 }
 
-void Comm::barrier() {
-  run([&] {
-    if (engine_) {
-      engine_->barrier();
-    } else if (exchange_) {
-      agree("symm_comm_barrier", {}, Deadline::after_ms(options_.agreed.wait_timeout_ms));
-    }
-  });
+void Comm::barrier(void* stream) {
+  run([&] { backend_->barrier(stream, shared_from_this()); });
 }
 
-void Comm::all_reduce(const Call& call, const void* input, void* output) {
-  run([&] {
-    require_one_host("all-reduces");
-    if (engine_) {
-      engine_->all_reduce(call, input, output);
-    } else if (input != output && call.count > 0) {
-      std::memcpy(output, input, call.count * dtype_size(call.dtype));
-    }
-  });
+void Comm::all_reduce(const Call& call, const void* input, void* output, void* stream,
+                      const std::shared_ptr<void>& keep) {
+  run([&] { backend_->all_reduce(call, input, output, stream, keep); });
 }
 
 void Comm::abort() { fail({SYMM_ABORTED, rank_, text("rank ", rank_, " called symm_comm_abort")}); }
@@ -175,7 +171,7 @@ void Comm::watch_peers(std::vector<Fd> pidfds) {
 void Comm::peer_process_ended(const std::string& process_id) {
   for (int rank = 0; rank < size(); ++rank) {
     const RankInfo& info = roster_[static_cast<size_t>(rank)];
-    if (info.process_id != process_id || engine_->has_left(rank)) continue;
+    if (info.process_id != process_id || backend_->has_left(rank)) continue;
     fail({SYMM_PEER, rank,
           text("rank ", rank, " (pid ", info.pid, " on ", info.host_name,
                ") died without a goodbye")});

@@ -1,7 +1,7 @@
 // One rank's membership of a communicator.
 //
-// Collective set-up calls go through the exchange (agreed steps over the star), all-reduces and
-// barriers of one host through the engine (shared memory). A communicator of one rank has neither.
+// Collective set-up calls go through the exchange (agreed steps over the star), everything that
+// needs memory or devices through the backend. A communicator of one rank has no exchange.
 #ifndef SYMM_CORE_COMM_H_
 #define SYMM_CORE_COMM_H_
 
@@ -12,11 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "core/backend.h"
 #include "core/call_lock.h"
-#include "core/cpu/engine.h"
 #include "core/exchange.h"
 #include "core/fault.h"
-#include "core/memory.h"
 #include "core/messages.h"
 #include "core/process.h"
 #include "core/rendezvous.h"
@@ -43,25 +42,25 @@ class Comm : public ExitListener, public std::enable_shared_from_this<Comm> {
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(roster_.size()); }
-  int32_t device() const { return SYMM_CPU; }
+  int32_t device() const { return roster_[static_cast<size_t>(rank_)].device; }
   uint64_t generation() const { return generation_; }
   const CommOptions& options() const { return options_; }
   const std::vector<RankInfo>& roster() const { return roster_; }
   bool one_host() const { return one_host_; }
-  const cpu::Engine* engine() const { return engine_.get(); }
-  cpu::Level level() const { return level_; }
-  bool oversubscribed() const { return oversubscribed_; }
+  const Backend& backend() const { return *backend_; }
   const std::string& id() const { return id_; }
 
   // Collective; null for SYMM_NO_COLOR. `failure` as above.
   std::shared_ptr<Comm> split(int32_t color, int32_t key, const CommOptions& options,
                               const Failure& failure);
-  void barrier();
-  void all_reduce(const Call& call, const void* input, void* output);
+  void barrier(void* stream);
+  // `keep`: the window, if it is one's; else the communicator itself.
+  void all_reduce(const Call& call, const void* input, void* output, void* stream,
+                  const std::shared_ptr<void>& keep);
   std::shared_ptr<Window> alloc_window(size_t bytes, const Failure& failure);
-  // `backing` is what is behind `pointer`; empty for no bytes.
-  std::shared_ptr<Window> register_window(size_t bytes, const Backing& backing, void* pointer,
-                                          const Failure& failure);
+  std::shared_ptr<Window> register_window(const CallersMemory& memory, const Failure& failure);
+  // The caller gave a handle up: the last of it goes once enqueued work is done with it.
+  void retire(std::shared_ptr<void> last) { backend_->retire(std::move(last)); }
 
   void abort();
   // SYMM_OK or the sticky error. Any thread.
@@ -72,27 +71,28 @@ class Comm : public ExitListener, public std::enable_shared_from_this<Comm> {
 
   void process_exits() noexcept override;
 
+  // For its backend:
+  Exchange::Gathered gather(const std::string& kind, Exchange::Contribution contribution,
+                            Deadline deadline);
+  // Agreement: throws on every rank what failed on any.
+  void agree(const std::string& kind, const Failure& failure, Deadline deadline);
+  void watch_peers(std::vector<Fd> pidfds);
+  // Makes a fault known here and to every other rank; the first one stays.
+  void fail(const Failure& failure);
+  const FaultBox& fault_box() const { return fault_; }
+
  private:
   Comm(int rank, std::vector<RankInfo> roster, CommOptions options);
   // Joins the star and sets the engine up. `parent` is the communicator being split, or null;
   // `attendance` the line to the meeting, or null.
   void connect(const StarAddress& star, const std::shared_ptr<StarHub>& hub, Comm* parent,
                Attendance* attendance, Deadline deadline);
-  void set_up_engine(Deadline deadline);
-  void watch_peers(std::vector<Fd> pidfds);
   void peer_process_ended(const std::string& process_id);
   void leave() noexcept;
   void on_star_fault(const Failure& failure);
   void end_child(const Failure& failure);
 
   Deadline set_up_deadline() const { return Deadline::after_ms(options_.agreed.timeout_ms); }
-  Exchange::Gathered gather(const std::string& kind, Exchange::Contribution contribution,
-                            Deadline deadline);
-  // Agreement: throws on every rank what failed on any.
-  void agree(const std::string& kind, const Failure& failure, Deadline deadline);
-  void begin_setup(const Call& call);
-  // Makes a fault known here and to every other rank; the first one stays.
-  void fail(const Failure& failure);
   // Every call that other ranks see goes through here: one at a time, none after a fault, and a
   // sticky error becomes the communicator's.
   template <class Operation>
@@ -100,6 +100,9 @@ class Comm : public ExitListener, public std::enable_shared_from_this<Comm> {
     const CallLock lock(busy_);
     throw_if_failed();
     try {
+      if (const auto fault = backend_->fault_before_call()) {
+        throw Error(fault->status, fault->message, fault->rank);
+      }
       operation();
     } catch (const Error& e) {
       if (!is_sticky(e.status())) throw;
@@ -120,10 +123,7 @@ class Comm : public ExitListener, public std::enable_shared_from_this<Comm> {
   FaultBox fault_;
   std::shared_ptr<Reactor> reactor_;
   std::shared_ptr<Exchange> exchange_;  // null for one rank
-  std::shared_ptr<Mapping> arena_;
-  std::unique_ptr<cpu::Engine> engine_;  // null for several hosts
-  cpu::Level level_ = cpu::Level::kBaseline;
-  bool oversubscribed_ = false;
+  const std::unique_ptr<Backend> backend_;
   struct Watched {
     Fd fd;
     std::string process_id;

@@ -1,10 +1,5 @@
 // How communicators come to be: symm_comm_create and symm_comm_split.
-#include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <map>
 
 #include "core/address.h"
@@ -21,57 +16,6 @@ constexpr char kSplit[] = "symm_comm_split";
 constexpr int kTellMs = 2000;
 // How long a rank that has lost rank 0 waits for the reason.
 constexpr int kVerdictMs = 500;
-constexpr size_t kArenaCommitBytes = 2 << 20;
-
-// CPUs this thread may run on, as bits.
-std::vector<unsigned long> affinity() {
-  constexpr size_t kBits = sizeof(unsigned long) * 8;
-  for (size_t cpus = 1024; cpus <= 65536; cpus *= 2) {
-    std::vector<unsigned long> mask(cpus / kBits);
-    // The raw call: it says how many bytes it wrote, and takes masks of any length.
-    if (syscall(SYS_sched_getaffinity, 0, mask.size() * sizeof(unsigned long), mask.data()) > 0) {
-      return mask;
-    }
-    if (errno != EINVAL) break;
-  }
-  return std::vector<unsigned long>{1};
-}
-
-// A descriptor of this process that becomes readable when it ends; empty before Linux 5.3.
-std::shared_ptr<Fd> open_own_pidfd() {
-#ifdef SYS_pidfd_open
-  auto fd = std::make_shared<Fd>(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
-  if (*fd) return fd;
-  if (errno == EMFILE || errno == ENFILE) {
-    throw Error(SYMM_SYSTEM, text("pidfd_open: ", errno_text(errno)));
-  }
-#endif
-  return nullptr;
-}
-
-// What a rank says of its CPUs.
-struct CpuInfo {
-  cpu::Level level = cpu::Level::kBaseline;
-  std::vector<unsigned long> mask;
-};
-
-Bytes encode(const CpuInfo& info) {
-  Writer w;
-  w.u8(static_cast<uint8_t>(info.level));
-  w.u32(static_cast<uint32_t>(info.mask.size()));
-  for (const unsigned long bits : info.mask) w.u64(bits);
-  return w.take();
-}
-
-CpuInfo decode_cpu_info(const Bytes& blob) {
-  Reader r(blob);
-  CpuInfo info;
-  info.level = static_cast<cpu::Level>(r.u8());
-  const uint32_t words = r.u32();
-  for (uint32_t i = 0; i < words; ++i) info.mask.push_back(static_cast<unsigned long>(r.u64()));
-  r.end();
-  return info;
-}
 
 // A rank's wish in a split.
 struct SplitWish {
@@ -201,7 +145,7 @@ std::shared_ptr<Comm> Comm::create(const std::string& address, int32_t rank, int
     }
     const std::shared_ptr<Comm> alone(new Comm(0, {hello.info}, options));
     alone->id_ = random_hex(16);
-    alone->level_ = cpu::best_level();
+    alone->backend_->set_up(deadline);
     add_exit_listener(alone);
     return alone;
   }
@@ -229,7 +173,7 @@ std::shared_ptr<Comm> Comm::create(const std::string& address, int32_t rank, int
 
 void Comm::on_star_fault(const Failure& failure) {
   if (!fault_.set(failure)) return;
-  if (engine_) engine_->raise({failure.status, failure.rank, failure.message});
+  backend_->raise(failure);
   end_child(failure);
 }
 
@@ -257,71 +201,11 @@ void Comm::connect(const StarAddress& star, const std::shared_ptr<StarHub>& hub,
     });
   }
   exchange_->wait_until_joined(deadline);
-  set_up_engine(deadline);
+  backend_->set_up(deadline);
   exchange_->set_on_fault([weak = weak_from_this()](const Failure& failure) {
     if (const auto self = weak.lock()) self->on_star_fault(failure);
   });
   if (attendance != nullptr) attendance->settled();
-}
-
-// Three agreed steps: who has which CPUs, rank 0's arena, and that everyone has mapped it.
-void Comm::set_up_engine(Deadline deadline) {
-  CpuInfo own{cpu::best_level(), affinity()};
-  Exchange::Contribution facts_of_own;
-  facts_of_own.blob = encode(own);
-  facts_of_own.failure = attempt([&] {
-    if (one_host_) facts_of_own.fd = open_own_pidfd();
-  });
-  auto facts = gather(kCreate, std::move(facts_of_own), deadline);
-  level_ = own.level;
-  std::vector<unsigned long> everyones(own.mask.size());
-  const Failure understood = attempt([&] {
-    facts.check_fds();
-    for (const Bytes& blob : facts.blobs) {
-      const CpuInfo info = decode_cpu_info(blob);
-      level_ = std::min(level_, info.level);
-      everyones.resize(std::max(everyones.size(), info.mask.size()));
-      for (size_t i = 0; i < info.mask.size(); ++i) everyones[i] |= info.mask[i];
-    }
-  });
-  if (!one_host_) {
-    agree(kCreate, understood, deadline);
-    return;
-  }
-  size_t cpus = 0;
-  for (const unsigned long bits : everyones) cpus += static_cast<size_t>(__builtin_popcountl(bits));
-  oversubscribed_ = static_cast<size_t>(size()) > cpus;
-
-  cpu::EngineOptions options;
-  options.rank = rank_;
-  options.size = size();
-  options.level = level_;
-  options.oversubscribed = oversubscribed_;
-  options.scratch_bytes = options_.agreed.scratch_bytes;
-  options.wait_timeout_ms = options_.agreed.wait_timeout_ms;
-  size_t bytes = 0;
-  std::shared_ptr<Fd> arena;
-  const std::string key = "arena " + id_;
-  const Failure made = attempt([&] {
-    if (understood.status != SYMM_OK) throw Error(understood.status, understood.message);
-    bytes = round_up(cpu::arena_bytes(options), page_size());
-    if (rank_ != 0) return;
-    arena = create_memfd("symm-arena", bytes);
-    arena_ = shared_mapping(key, *arena, 0, bytes);
-  });
-  auto shared = gather(kCreate, {made, {}, arena}, deadline);
-  const Failure mapped = attempt([&] {
-    shared.check_fds();
-    if (rank_ != 0) arena_ = shared_mapping(key, shared.fds[0], 0, bytes);
-    // What every call touches exists before the first one does; the rest comes at first touch.
-    if (rank_ == 0) commit(*arena, 0, std::min(bytes, kArenaCommitBytes));
-    engine_ = std::make_unique<cpu::Engine>(arena_->data(), options, fault_.word(), [this] {
-      const Failure failure = fault_.get();
-      return cpu::Fault{failure.status, failure.rank, failure.message};
-    });
-    watch_peers(std::move(facts.fds));
-  });
-  agree(kCreate, mapped, deadline);
 }
 
 std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions& options,
@@ -331,7 +215,7 @@ std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions&
     const Deadline deadline = set_up_deadline();
     Call call;
     call.form = Form::kSplit;
-    begin_setup(call);
+    backend_->begin_setup(call);
     const auto said =
         gather(kSplit, {failure, encode(SplitWish{color, key, options}), nullptr}, deadline);
     std::vector<SplitWish> wishes;
@@ -364,7 +248,7 @@ std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions&
       child.reset(new Comm(static_cast<int>(own), std::move(roster), options));
       if (members.size() == 1) {
         child->id_ = random_hex(16);
-        child->level_ = cpu::best_level();
+        child->backend_->set_up(deadline);
         return;
       }
       const Bytes& blob = stars.blobs[static_cast<size_t>(members[0])];

@@ -1,12 +1,16 @@
 #include "core/process.h"
 
 #include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <mutex>
 #include <vector>
 
+#include "core/error.h"
 #include "core/memory.h"
 #include "core/reactor.h"
 #include "core/socket.h"
@@ -92,6 +96,17 @@ void install_process_handlers() {
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     std::atexit(at_exit);
   });
+}
+
+std::shared_ptr<Fd> open_own_pidfd() {
+#ifdef SYS_pidfd_open
+  auto fd = std::make_shared<Fd>(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  if (*fd) return fd;
+  if (errno == EMFILE || errno == ENFILE) {
+    throw Error(SYMM_SYSTEM, text("pidfd_open: ", errno_text(errno)));
+  }
+#endif
+  return nullptr;
 }
 
 }  // namespace symm

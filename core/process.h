@@ -9,6 +9,8 @@
 
 namespace symm {
 
+class Fd;
+
 // Grows by one in every forked child. A handle remembers the number it was made under; another
 // number means that it belongs to an ancestor, whose sockets and helper thread are not here.
 uint64_t process_generation();
@@ -39,6 +41,9 @@ void add_exit_listener(const std::shared_ptr<ExitListener>& listener);
 
 // Installs the fork and exit handlers; every entry that makes a handle calls it. Idempotent.
 void install_process_handlers();
+
+// A descriptor of this process that becomes readable when it ends; null before Linux 5.3.
+std::shared_ptr<Fd> open_own_pidfd();
 
 }  // namespace symm
 

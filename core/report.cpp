@@ -9,8 +9,11 @@
 #include <cerrno>
 #include <fstream>
 
+#include "core/cuda/support.h"
 #include "core/json.h"
+#include "core/memory.h"
 #include "core/text.h"
+#include "kernels/cpu/reduce.h"
 
 namespace symm {
 namespace {
@@ -47,7 +50,7 @@ void process(JsonWriter& json) {
   json.end_object();
 }
 
-void machine(JsonWriter& json) {
+void machine(JsonWriter& json, bool may_start_cuda) {
   utsname kernel{};
   uname(&kernel);
   cpu_set_t mask;
@@ -68,12 +71,16 @@ void machine(JsonWriter& json) {
   for (const std::string& address : interface_addresses()) json.string(address);
   json.end_array();
   json.end_object();
-  for (const char* missing : {"cuda", "nccl"}) {
-    json.key(missing).begin_object();
-    json.key("available").boolean(false);
-    json.key("reason").string("this build of symm has no support for it");
-    json.end_object();
-  }
+  json.key("cuda");
+  cuda::describe(json, may_start_cuda);
+  json.key("nccl").begin_object();
+  json.key("available").boolean(false);
+  json.key("reason").string("this build of symm has no support for it");
+  json.end_object();
+}
+
+std::string device_text(int32_t device) {
+  return device == SYMM_CPU ? "cpu" : text("cuda:", device);
 }
 
 // How this rank reaches another, and why not better.
@@ -84,9 +91,11 @@ void peer(JsonWriter& json, const Comm& comm, int rank) {
   json.key("rank").number(rank);
   json.key("host").string(theirs.host_name);
   json.key("pid").number(theirs.pid);
-  json.key("device").string("cpu");
+  json.key("device").string(device_text(theirs.device));
   if (rank == comm.rank()) {
     json.key("path").string("self");
+  } else if (comm.backend().describe_peer(json, rank)) {
+    // Said.
   } else if (theirs.process_id == mine.process_id) {
     json.key("path").string("same process");
   } else if (theirs.host_id == mine.host_id) {
@@ -105,14 +114,13 @@ void communicator(JsonWriter& json, const Comm& comm) {
   json.key("name").string(options.name);
   json.key("rank").number(comm.rank());
   json.key("size").number(comm.size());
-  json.key("device").string("cpu");
+  json.key("device").string(device_text(comm.device()));
   json.key("scratch_bytes").number(options.agreed.scratch_bytes);
   json.key("timeout_ms").number(options.agreed.timeout_ms);
   json.key("wait_timeout_ms").number(options.agreed.wait_timeout_ms);
   json.key("flags").number(options.agreed.flags);
   json.key("one_host").boolean(comm.one_host());
-  json.key("cpu_level").string(cpu::level_name(comm.level()));
-  json.key("oversubscribed").boolean(comm.oversubscribed());
+  comm.backend().describe(json);
 
   const Failure failure = comm.sticky();
   json.key("error");
@@ -131,18 +139,16 @@ void communicator(JsonWriter& json, const Comm& comm) {
   json.end_array();
 
   json.key("algorithms").begin_array();
-  if (comm.engine() != nullptr) {
-    for (const auto& row : comm.engine()->table()) {
-      json.begin_object();
-      json.key("up_to_bytes");
-      if (row.up_to_bytes == SIZE_MAX) {
-        json.null();
-      } else {
-        json.number(row.up_to_bytes);
-      }
-      json.key("algorithm").string(row.algorithm);
-      json.end_object();
+  for (const AlgorithmRow& row : comm.backend().table()) {
+    json.begin_object();
+    json.key("up_to_bytes");
+    if (row.up_to_bytes == SIZE_MAX) {
+      json.null();
+    } else {
+      json.number(row.up_to_bytes);
     }
+    json.key("algorithm").string(row.algorithm);
+    json.end_object();
   }
   json.end_array();
   json.end_object();
@@ -156,29 +162,20 @@ std::string report(const Comm* comm) {
   json.key("schema").number(kSchema);
   library(json);
   process(json);
-  machine(json);
+  machine(json, comm == nullptr || comm->device() != SYMM_CPU);
   if (comm != nullptr) communicator(json, *comm);
   json.end_object();
   return json.take();
 }
 
 std::string plan(const Comm& comm, const Call& call) {
-  cpu::Engine::Plan plan;
-  if (comm.engine() != nullptr) {
-    plan = comm.engine()->plan(call);
-  } else if (comm.size() == 1) {
-    plan.algorithm = "copy";
-    plan.reason = "the communicator has one rank";
-  } else {
-    plan.algorithm = "unsupported";
-    plan.reason = "CPU ranks are on several hosts: all-reduces and windows are not supported there";
-  }
+  const CallPlan plan = comm.backend().plan(call);
   JsonWriter json;
   json.begin_object();
   json.key("algorithm").string(plan.algorithm);
-  // A CPU rank's share of the work is its calling thread.
-  json.key("blocks").number(1);
-  json.key("threads").number(1);
+  // Of the grid on a GPU; a CPU rank's share of the work is its calling thread.
+  json.key("blocks").number(plan.blocks);
+  json.key("threads").number(plan.threads);
   json.key("reason").string(plan.reason);
   json.key("faster").begin_array();
   for (const auto& other : plan.faster) {

@@ -56,6 +56,17 @@ void check_overlap(const char* input_name, const void* input, const void* output
   }
 }
 
+void check_equal_bytes(const std::vector<uint64_t>& bytes) {
+  for (size_t rank = 1; rank < bytes.size(); ++rank) {
+    if (bytes[rank] != bytes[0]) {
+      throw Error(
+          SYMM_INVALID_ARGUMENT,
+          text("bytes differ: rank 0 asked for ", bytes[0], ", rank ", rank, " for ", bytes[rank]),
+          static_cast<int>(rank));
+    }
+  }
+}
+
 void* Window::data(int rank) const {
   if (rank < 0 || rank >= comm_->size()) {
     throw Error(SYMM_INVALID_ARGUMENT, text("rank ", rank, " is not in 0..", comm_->size() - 1));
@@ -63,7 +74,8 @@ void* Window::data(int rank) const {
   return copies_[static_cast<size_t>(rank)];
 }
 
-void Window::all_reduce(size_t offset, void* output, size_t count, symm_dtype dtype, symm_op op) {
+void Window::all_reduce(size_t offset, void* output, size_t count, symm_dtype dtype, symm_op op,
+                        void* stream) {
   check_dtype_and_op(dtype, op);
   const size_t bytes = checked_bytes(count, dtype);
   const size_t element = dtype_size(dtype);
@@ -93,7 +105,8 @@ void Window::all_reduce(size_t offset, void* output, size_t count, symm_dtype dt
   call.count = count;
   call.window = number_;
   call.offset = offset;
-  comm_->all_reduce(call, input, result);
+  if (check_alias_) check_alias_();
+  comm_->all_reduce(call, input, result, stream, shared_from_this());
 }
 
 }  // namespace symm

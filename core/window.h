@@ -4,26 +4,29 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "core/comm.h"
-#include "core/memory.h"
 
 namespace symm {
 
-class Window {
+class Window : public std::enable_shared_from_this<Window> {
  public:
   // `copies` are the ranks' memories as this process sees them, by rank; `mappings` keep them
-  // alive. `alias`, if not null, is the caller's own address of this rank's copy.
+  // alive. `alias`, if not null, is the caller's own address of this rank's copy; `check_alias`
+  // throws INVALID_ARGUMENT once that is no longer the memory that was registered.
   Window(std::shared_ptr<Comm> comm, uint64_t number, size_t bytes, std::vector<std::byte*> copies,
-         std::vector<std::shared_ptr<Mapping>> mappings, std::byte* alias)
+         std::vector<std::shared_ptr<void>> mappings, std::byte* alias,
+         std::function<void()> check_alias = {})
       : comm_(std::move(comm)),
         number_(number),
         bytes_(bytes),
         copies_(std::move(copies)),
         mappings_(std::move(mappings)),
-        alias_(alias) {}
+        alias_(alias),
+        check_alias_(std::move(check_alias)) {}
 
   Comm& comm() const { return *comm_; }
   uint64_t generation() const { return comm_->generation(); }
@@ -32,15 +35,17 @@ class Window {
   void* data(int rank) const;
 
   // Checks extents and overlap, then runs; see symm_window_all_reduce.
-  void all_reduce(size_t offset, void* output, size_t count, symm_dtype dtype, symm_op op);
+  void all_reduce(size_t offset, void* output, size_t count, symm_dtype dtype, symm_op op,
+                  void* stream);
 
  private:
   const std::shared_ptr<Comm> comm_;
   const uint64_t number_;
   const size_t bytes_;
   const std::vector<std::byte*> copies_;
-  const std::vector<std::shared_ptr<Mapping>> mappings_;
+  const std::vector<std::shared_ptr<void>> mappings_;
   std::byte* const alias_;
+  const std::function<void()> check_alias_;
 };
 
 // Argument checks that all-reduces of every form share. Throw INVALID_ARGUMENT or UNSUPPORTED.
@@ -49,6 +54,10 @@ size_t checked_bytes(size_t count, symm_dtype dtype);
 void check_pointer(const char* name, const void* pointer, size_t bytes, size_t alignment);
 // Either the same address, or no byte in common.
 void check_overlap(const char* input_name, const void* input, const void* output, size_t bytes);
+
+// Throws INVALID_ARGUMENT unless every rank, by rank, asked for a window of as many bytes. Every
+// rank sees the same numbers, so every rank comes to the same verdict.
+void check_equal_bytes(const std::vector<uint64_t>& bytes);
 
 }  // namespace symm
 

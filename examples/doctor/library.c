@@ -39,6 +39,24 @@ static void check_part(struct checks* checks, const char* report, const char* ke
   }
 }
 
+/* How many GPUs there are, and whether each reaches every other. */
+static void check_gpus(struct checks* checks, const char* report) {
+  char available[16], count[16], everywhere[16];
+  if (!json_text(report, "cuda.available", available, sizeof available) ||
+      strcmp(available, "true") != 0 || !json_text(report, "cuda.gpu_count", count, sizeof count) ||
+      !json_text(report, "cuda.peer_access_everywhere", everywhere, sizeof everywhere)) {
+    return;
+  }
+  if (strcmp(everywhere, "true") == 0) {
+    checks_add(checks, section, "GPUs", CHECK_OK, NULL, "%s, each with access to all others",
+               count);
+  } else {
+    checks_add(checks, section, "GPUs", CHECK_WARN,
+               "split communicators by what can reach each other (nvidia-smi topo -p2p rw)",
+               "%s, some without access to each other's memory", count);
+  }
+}
+
 void check_library(struct checks* checks, const char* report, const char* error) {
   char text[128];
   check_version(checks);
@@ -57,5 +75,6 @@ void check_library(struct checks* checks, const char* report, const char* error)
                "%s", text);
   }
   check_part(checks, report, "cuda", "CUDA");
+  check_gpus(checks, report);
   check_part(checks, report, "nccl", "NCCL");
 }

@@ -1,0 +1,308 @@
+// Creation, faults and the end of a communicator of GPUs. Its windows are in windows.cpp, its
+// launches in launch.cpp.
+#include "core/cuda/backend.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "core/attempt.h"
+#include "core/cuda/support.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "core/types.h"
+
+namespace symm::cuda {
+namespace {
+
+constexpr char kCreate[] = "symm_comm_create";
+// How long the cause of another rank's ending is waited for before it is called unknown.
+constexpr auto kExplanation = std::chrono::seconds(1);
+constexpr int kExplanationOfCallMs = 20;
+// At exit, for what is still enqueued.
+constexpr int kFinishMs = 2000;
+
+}  // namespace
+
+int32_t resolve_device(int32_t device) { return choose_device(device, process_environment()); }
+
+std::unique_ptr<Backend> make_backend(Comm& comm) { return std::make_unique<CudaBackend>(comm); }
+
+// Asked by the reaper now and then: what a kernel reports becomes the communicator's fault on every
+// rank, also where the host that could read it makes no call.
+class CudaBackend::Watch : public Reaper::Watched {
+ public:
+  Watch(std::weak_ptr<Comm> comm, const CudaBackend& backend)
+      : comm_(std::move(comm)), backend_(backend) {}
+
+  void look() override {
+    const auto comm = comm_.lock();
+    if (!comm || comm->fault_box().is_set() || !backend_.arena_->page().has_error()) return;
+    bool explained = false;
+    const Failure failure = backend_.reported(&explained);
+    if (!explained) {
+      // Another rank knows why, and is telling.
+      if (first_seen_ == Clock::time_point()) first_seen_ = Clock::now();
+      if (Clock::now() - first_seen_ < kExplanation) return;
+    }
+    comm->fail(failure);
+  }
+
+ private:
+  const std::weak_ptr<Comm> comm_;
+  const CudaBackend& backend_;  // alive as long as comm_ is
+  Clock::time_point first_seen_{};
+};
+
+CudaBackend::CudaBackend(Comm& comm) : comm_(comm) {}
+
+CudaBackend::~CudaBackend() {
+  if (!context_) return;
+  try {
+    const HostWork work(*context_);
+    // In the order of who needs whom.
+    slabs_.clear();
+    order_.reset();
+    stream_.reset();
+    arena_.reset();
+  } catch (const Error&) {
+    // The context is gone; the members' own ends find that out too.
+  }
+}
+
+void CudaBackend::set_up(Deadline deadline) {
+  const int ranks = comm_.size();
+  // Step 1: everyone's GPU.
+  Exchange::Contribution facts;
+  facts.failure = attempt([&] {
+    comm_.require_one_host("communicators");
+    context_ = std::make_shared<const Context>(comm_.device());
+    reaper_ = Reaper::acquire();
+    const HostWork work(*context_);
+    facts.blob = encode(describe_gpu(*context_, process_environment()));
+    if (comm_.size() > 1) facts.fd = open_own_pidfd();
+  });
+  auto everyones = comm_.gather(kCreate, std::move(facts), deadline);
+
+  // Step 2: the verdict on them, and this rank's own part.
+  std::shared_ptr<Fd> own;
+  const Failure made = attempt([&] {
+    everyones.check_fds();
+    std::vector<GpuInfo> infos;
+    for (const Bytes& blob : everyones.blobs) infos.push_back(decode_gpu_info(blob));
+    gpus_ = conclude(std::move(infos), comm_.roster(), comm_.options().agreed);
+    const HostWork work(*context_);
+    stream_ = std::make_unique<Stream>(context_);
+    order_ = std::make_unique<Order>(context_, reaper_);
+    slices_ = std::make_unique<Slices>(ranks, gpus_.granularity);
+    if (ranks == 1) return;
+    for (int rank = 0; rank < ranks; ++rank) {
+      check_peer(*context_, gpus_.of_rank[static_cast<size_t>(rank)], rank);
+    }
+    functions_ = std::make_unique<Functions>(ranks);
+    arena_ = std::make_unique<Arena>(context_, gpus_.agreed, comm_.rank(), comm_.id(),
+                                     gpus_.granularity);
+    own = arena_->make_own();
+  });
+  if (ranks == 1) {
+    comm_.agree(kCreate, made, deadline);
+    return;
+  }
+  auto arenas = comm_.gather(kCreate, {made, {}, own}, deadline);
+
+  // Step 3: the others' arenas, and rank 0's page of host memory.
+  std::shared_ptr<Fd> page;
+  const std::string key = text("leavers ", comm_.id());
+  const Failure mapped = attempt([&] {
+    arenas.check_fds();
+    {
+      const HostWork work(*context_);
+      arena_->map_peers(arenas.fds);
+    }
+    if (comm_.rank() != 0) return;
+    page = create_memfd("symm-leavers", page_size());
+    leavers_ = shared_mapping(key, *page, 0, page_size());
+  });
+  arenas.fds.clear();
+  auto pages = comm_.gather(kCreate, {mapped, {}, page}, deadline);
+
+  // Step 4: everyone reaches this rank's memory, and it is as the first operation needs it.
+  const Failure checked = attempt([&] {
+    pages.check_fds();
+    {
+      const HostWork work(*context_);
+      arena_->check_probes();
+    }
+    if (comm_.rank() != 0) leavers_ = shared_mapping(key, pages.fds[0], 0, page_size());
+    params_.timeout_ns = static_cast<uint64_t>(comm_.options().agreed.wait_timeout_ms) * 1000000;
+    params_.error = arena_->page().error_on_device();
+    for (int rank = 0; rank < ranks; ++rank) params_.arena[rank] = arena_->base(rank);
+    params_.layout = arena_->layout();
+    params_.rank = comm_.rank();
+    params_.size = ranks;
+    comm_.watch_peers(std::move(everyones.fds));
+    watch_ = std::make_shared<Watch>(comm_.weak_from_this(), *this);
+    reaper_->watch(watch_);
+  });
+  comm_.agree(kCreate, checked, deadline);
+}
+
+void CudaBackend::raise(const Failure& failure) {
+  if (arena_) arena_->raise(failure.status);
+}
+
+Failure CudaBackend::reported(bool* explained) const {
+  const ErrorRecord& record = arena_->page().error();
+  Failure failure;
+  failure.status = static_cast<symm_status>(-static_cast<int32_t>(record.status));
+  failure.rank = record.peer;
+  *explained = record.peer >= 0;
+  const std::string mine = call_text(call_of(record.mine));
+  const std::string peer = text("rank ", record.peer);
+  if (!*explained) {
+    failure.message = text(mine, " was ended by another rank's failure");
+    return failure;
+  }
+  switch (failure.status) {
+    case SYMM_MISMATCH:
+      failure.message = text("rank ", comm_.rank(), " called ", mine, " and ", peer, " called ",
+                             call_text(call_of(record.theirs)),
+                             "; all ranks must make the same calls in the same order");
+      break;
+    case SYMM_TIMEOUT:
+      failure.message =
+          text(peer, " did not arrive in ", mine, " of rank ", comm_.rank(), " within ",
+               record.waited_ns / 1000000,
+               " ms (options.wait_timeout_ms): did it make the call, and does its stream run?");
+      break;
+    case SYMM_PEER:
+      failure.message = text(peer,
+                             " has left (freed its communicator or exited) and is still "
+                             "needed in ",
+                             mine, " of rank ", comm_.rank());
+      break;
+    default:
+      failure.message = text(mine, " of rank ", comm_.rank(), " ended with ",
+                             status_name(failure.status), " for the sake of ", peer);
+  }
+  return failure;
+}
+
+std::optional<Failure> CudaBackend::fault() const {
+  if (!arena_ || !arena_->page().has_error()) return std::nullopt;
+  bool explained = false;
+  const Failure failure = reported(&explained);
+  if (!explained) {
+    // The rank that ended it is telling why, which takes a fraction of a millisecond.
+    const auto deadline = Deadline::after_ms(kExplanationOfCallMs);
+    while (!comm_.fault_box().is_set() && !deadline.passed()) {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    if (comm_.fault_box().is_set()) return comm_.fault_box().get();
+  }
+  return failure;
+}
+
+std::optional<Failure> CudaBackend::fault_before_call() const { return fault(); }
+
+void CudaBackend::finish() noexcept {
+  Reaper::stop_at_exit();
+  try {
+    if (!order_) return;
+    const RelaxedCapture relaxed;
+    const auto last = order_->last();
+    const auto deadline = Deadline::after_ms(kFinishMs);
+    while (last && !last->is_done() && !deadline.passed()) {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  } catch (const std::exception&) {
+    // The driver has ended before the program: nothing runs any more.
+  }
+}
+
+void CudaBackend::leave() {
+  // Whoever needs this rank from here on is told PEER: by the word on its GPU if it waits there.
+  if (arena_) arena_->tell_left();
+  if (leavers_) {
+    auto* leavers = reinterpret_cast<Leavers*>(leavers_->data());
+    // Release: pairs with has_left(), which decides whether the end of the process was a death.
+    leavers->left[comm_.rank()].store(1, std::memory_order_release);
+  }
+}
+
+bool CudaBackend::has_left(int rank) const {
+  const auto* leavers = reinterpret_cast<const Leavers*>(leavers_->data());
+  return leavers->left[rank].load(std::memory_order_acquire) != 0;
+}
+
+void CudaBackend::retire(std::shared_ptr<void> last) {
+  const auto reaper = reaper_;
+  auto after = order_ ? order_->last() : nullptr;
+  // Nothing of this object may be touched from here on: `last` may be what keeps it.
+  reaper->hold(std::move(last), std::move(after));
+}
+
+CallPlan CudaBackend::plan(const Call& call) const {
+  CallPlan result;
+  if (comm_.size() == 1) {
+    result.algorithm = algorithm_name(Algorithm::kCopy);
+    result.reason = "the communicator has one rank";
+    return result;
+  }
+  const Plan chosen = cuda::plan(gpus_.agreed, call);
+  const uint64_t count = chosen.parts > 1 ? chosen.part_count : call.count;
+  const Launch grid = cuda::launch(gpus_.agreed, chosen, call, count);
+  result.algorithm = algorithm_name(chosen.algorithm);
+  result.reason = chosen.reason;
+  result.blocks = grid.blocks;
+  result.threads = grid.threads;
+  if (chosen.faster != chosen.algorithm) {
+    result.faster.push_back({algorithm_name(chosen.faster), chosen.why_not});
+  }
+  return result;
+}
+
+std::vector<AlgorithmRow> CudaBackend::table() const {
+  std::vector<AlgorithmRow> rows;
+  if (comm_.size() == 1) return {{SIZE_MAX, algorithm_name(Algorithm::kCopy)}};
+  constexpr size_t kMostBytes = size_t{1} << 32;
+  for (size_t bytes = sizeof(float); bytes <= kMostBytes; bytes *= 2) {
+    Call call;
+    call.form = Form::kAllReduce;
+    call.dtype = SYMM_FLOAT32;
+    call.op = SYMM_SUM;
+    call.count = bytes / sizeof(float);
+    const std::string name = algorithm_name(cuda::plan(gpus_.agreed, call).algorithm);
+    if (rows.empty() || rows.back().algorithm != name) rows.push_back({bytes, name});
+    rows.back().up_to_bytes = bytes;
+  }
+  rows.back().up_to_bytes = SIZE_MAX;
+  return rows;
+}
+
+void CudaBackend::describe(JsonWriter& json) const {
+  const GpuInfo& own = gpus_.of_rank[static_cast<size_t>(comm_.rank())];
+  json.key("gpu").begin_object();
+  json.key("ordinal").number(own.ordinal);
+  json.key("name").string(own.name);
+  json.key("uuid").string(uuid_text(own.uuid));
+  json.key("granularity_bytes").number(own.granularity);
+  json.end_object();
+  json.key("ranks_on_a_gpu").number(gpus_.agreed.most_ranks_on_a_gpu);
+  json.key("dependent_launch").boolean(gpus_.agreed.dependent_launch);
+  json.key("arena_bytes").number(arena_ ? arena_->layout().bytes : 0);
+}
+
+bool CudaBackend::describe_peer(JsonWriter& json, int rank) const {
+  if (rank == comm_.rank()) return false;
+  const GpuInfo& mine = gpus_.of_rank[static_cast<size_t>(comm_.rank())];
+  const GpuInfo& theirs = gpus_.of_rank[static_cast<size_t>(rank)];
+  const RankInfo& peer = comm_.roster()[static_cast<size_t>(rank)];
+  const bool same_process =
+      peer.process_id == comm_.roster()[static_cast<size_t>(comm_.rank())].process_id;
+  json.key("gpu").string(uuid_text(theirs.uuid));
+  const std::string how = theirs.uuid == mine.uuid ? "same GPU" : "peer access";
+  json.key("path").string(text(how, same_process ? ", same process" : ", memory mapped by fd"));
+  return true;
+}
+
+}  // namespace symm::cuda

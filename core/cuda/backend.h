@@ -1,0 +1,102 @@
+// The backend of ranks on GPUs of one host.
+#ifndef SYMM_CORE_CUDA_BACKEND_H_
+#define SYMM_CORE_CUDA_BACKEND_H_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "core/backend.h"
+#include "core/comm.h"
+#include "core/cuda/arena.h"
+#include "core/cuda/device.h"
+#include "core/cuda/functions.h"
+#include "core/cuda/order.h"
+#include "core/cuda/reaper.h"
+#include "core/cuda/slices.h"
+#include "core/memory.h"
+
+namespace symm::cuda {
+
+class CudaBackend : public Backend {
+ public:
+  explicit CudaBackend(Comm& comm);
+  ~CudaBackend() override;
+
+  void set_up(Deadline deadline) override;
+  std::shared_ptr<Window> alloc_window(uint64_t number, size_t bytes, const Failure& failure,
+                                       Deadline deadline) override;
+  std::shared_ptr<Window> register_window(uint64_t number, const CallersMemory& memory,
+                                          const Failure& failure, Deadline deadline) override;
+  void check_stream(void*) const override {}  // begin() does, where it costs least
+  void all_reduce(const Call& call, const void* input, void* output, void* stream,
+                  const std::shared_ptr<void>& keep) override;
+  void barrier(void* stream, const std::shared_ptr<void>& keep) override;
+  void begin_setup(const Call&) override {}
+  void raise(const Failure& failure) override;
+  std::optional<Failure> fault() const override;
+  std::optional<Failure> fault_before_call() const override;
+  void finish() noexcept override;
+  void leave() override;
+  bool has_left(int rank) const override;
+  void retire(std::shared_ptr<void> last) override;
+  CallPlan plan(const Call& call) const override;
+  std::vector<AlgorithmRow> table() const override;
+  void describe(JsonWriter& json) const override;
+  bool describe_peer(JsonWriter& json, int rank) const override;
+
+ private:
+  class Watch;
+  // Words that ranks of several processes share on the host, to tell leaving from dying.
+  struct Leavers {
+    std::atomic<uint32_t> left[kMostRanks];
+  };
+  // Windows that this rank has freed and not yet told; outlives the backend by its windows.
+  struct Freed {
+    std::mutex mutex;
+    std::vector<uint64_t> windows;
+  };
+  struct SliceKeeper;
+  using Mappings = std::vector<std::shared_ptr<Mapping>>;  // by rank
+
+  void enqueue(const Call& call, const void* input, void* output, CUstream stream,
+               const std::shared_ptr<void>& keep);
+  void launch(const Call& call, const std::byte* input, std::byte* output, CUstream stream);
+  // The failure that the error record tells of; `explained` if it names whose fault it is.
+  Failure reported(bool* explained) const;
+
+  // Memory of this rank that others map, zeroed, known by `key` in this process.
+  std::shared_ptr<Mapping> make_shared_memory(const std::string& key, size_t bytes,
+                                              std::shared_ptr<Fd>* fd);
+  Mappings map_all(const std::string& key, size_t bytes, std::shared_ptr<Mapping> own,
+                   const std::vector<Fd>& fds);
+  std::shared_ptr<Window> make_window(uint64_t number, size_t bytes, const Mappings& mappings,
+                                      size_t offset, std::shared_ptr<void> keeper);
+  std::shared_ptr<Window> place_window(uint64_t number, size_t bytes, Deadline deadline);
+  Mappings make_slab(uint64_t window, Deadline deadline);
+  std::vector<uint64_t> untold() const;
+  // Everyone's freed windows are known everywhere now.
+  void hear_freed(const std::vector<std::vector<uint64_t>>& of_rank);
+
+  Comm& comm_;
+  std::shared_ptr<const Context> context_;
+  std::shared_ptr<Reaper> reaper_;
+  Gpus gpus_;
+  std::unique_ptr<Arena> arena_;          // null for one rank
+  std::unique_ptr<Functions> functions_;  // null for one rank
+  std::unique_ptr<Stream> stream_;        // for set-up
+  std::unique_ptr<Order> order_;
+  std::shared_ptr<symm::Mapping> leavers_;
+  std::shared_ptr<Watch> watch_;
+  Params params_{};  // what is the same in every launch
+
+  std::unique_ptr<Slices> slices_;
+  std::map<uint64_t, Mappings> slabs_;
+  const std::shared_ptr<Freed> freed_ = std::make_shared<Freed>();
+};
+
+}  // namespace symm::cuda
+
+#endif  // SYMM_CORE_CUDA_BACKEND_H_

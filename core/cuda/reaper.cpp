@@ -1,0 +1,146 @@
+#include "core/cuda/reaper.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "core/process.h"
+
+namespace symm::cuda {
+namespace {
+
+// How often events and error records are looked at.
+constexpr auto kPeriod = std::chrono::milliseconds(2);
+constexpr auto kExitWait = std::chrono::milliseconds(500);
+
+constinit std::mutex instance_mutex;
+std::weak_ptr<Reaper>& instance() {
+  static auto* weak = new std::weak_ptr<Reaper>;
+  return *weak;
+}
+uint64_t instance_generation = 0;
+
+}  // namespace
+
+std::shared_ptr<Reaper> Reaper::acquire() {
+  std::lock_guard lock(instance_mutex);
+  // A forked child has no thread of its parent's.
+  if (instance_generation == process_generation()) {
+    if (auto reaper = instance().lock()) return reaper;
+  }
+  const std::shared_ptr<Reaper> reaper(new Reaper);
+  instance() = reaper;
+  instance_generation = process_generation();
+  return reaper;
+}
+
+Reaper::Reaper() {
+  // Signals are the program's: none is delivered to this thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    std::thread([state = state_] { run(state); }).detach();
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw Error(SYMM_SYSTEM, "no thread can be started; raise the limit on processes (ulimit -u)");
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// The last user may be something that the thread itself releases, so nobody waits for it here.
+Reaper::~Reaper() {
+  std::lock_guard lock(state_->mutex);
+  state_->stop = true;
+  state_->changed.notify_all();
+}
+
+void Reaper::hold(std::shared_ptr<void> last, std::shared_ptr<const Event> after) {
+  std::lock_guard lock(state_->mutex);
+  state_->held.push_back({std::move(last), std::move(after)});
+  state_->changed.notify_all();
+}
+
+void Reaper::watch(const std::weak_ptr<Watched>& watched) {
+  std::lock_guard lock(state_->mutex);
+  state_->watched.push_back(watched);
+  state_->changed.notify_all();
+}
+
+bool Reaper::settle(Deadline deadline) {
+  std::unique_lock lock(state_->mutex);
+  return state_->changed.wait_until(lock, deadline.when(), [&] {
+    if (state_->stop) return true;
+    if (state_->working) return false;
+    for (const State::Held& held : state_->held) {
+      if (!held.after || held.after->is_done()) return false;
+    }
+    return true;
+  });
+}
+
+void Reaper::run(const std::shared_ptr<State>& state) {
+  std::unique_lock lock(state->mutex);
+  while (true) {
+    std::list<State::Held> ready;
+    for (auto one = state->held.begin(); one != state->held.end();) {
+      const auto next = std::next(one);
+      if (!one->after || one->after->is_done()) ready.splice(ready.end(), state->held, one);
+      one = next;
+    }
+    std::vector<std::shared_ptr<Watched>> watched;
+    std::erase_if(state->watched, [&](const std::weak_ptr<Watched>& weak) {
+      auto one = weak.lock();
+      if (one) watched.push_back(std::move(one));
+      return weak.expired();
+    });
+    if (!ready.empty() || !watched.empty()) {
+      state->working = true;
+      lock.unlock();
+      // One by one, in the order of the handles' end: a window before its communicator.
+      while (!ready.empty()) ready.pop_front();
+      for (const auto& one : watched) one->look();
+      watched.clear();
+      lock.lock();
+      state->working = false;
+      state->changed.notify_all();
+    }
+    const auto has_ready = [&] {
+      for (const State::Held& held : state->held) {
+        if (!held.after) return true;
+      }
+      return false;
+    };
+    // A stop with work left comes from the exit alone.
+    if (state->stop && !has_ready()) return;
+    if (has_ready()) continue;
+    if (state->held.empty() && state->watched.empty()) {
+      state->changed.wait(
+          lock, [&] { return state->stop || !state->held.empty() || !state->watched.empty(); });
+    } else {
+      state->changed.wait_for(lock, kPeriod, [&] { return state->stop || has_ready(); });
+    }
+  }
+}
+
+void Reaper::stop_at_exit() noexcept {
+  std::shared_ptr<Reaper> reaper;
+  {
+    std::lock_guard lock(instance_mutex);
+    if (instance_generation == process_generation()) reaper = instance().lock();
+  }
+  if (!reaper) return;
+  State& state = *reaper->state_;
+  std::unique_lock lock(state.mutex);
+  state.stop = true;
+  // Kept, not released: destructors would call CUDA, which is ending.
+  static auto* kept = new std::list<State::Held>;
+  kept->splice(kept->end(), state.held);
+  state.watched.clear();
+  state.changed.notify_all();
+  state.changed.wait_for(lock, kExitWait, [&] { return !state.working; });
+  // Its own destructor would do no harm, but whoever runs last here is not known.
+  static auto* alive = new std::vector<std::shared_ptr<Reaper>>;
+  alive->push_back(std::move(reaper));
+}
+
+}  // namespace symm::cuda

@@ -1,0 +1,212 @@
+// What ends a communicator on GPUs, what its ranks are told, and that the context lives on.
+#include <signal.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "tests/cuda/gpu.h"
+
+namespace symm_test {
+namespace {
+
+constexpr int kSoon = 2000;  // ms: the wait deadline of tests whose point is not the deadline
+
+// What each rank calls, by number.
+constexpr int kCalls = 9;
+symm_status call_number(int number, symm_comm* comm, symm_window* window, Buffer& in, Buffer& out,
+                        const GpuStream& stream) {
+  switch (number) {
+    case 0:
+      return symm_comm_barrier(comm, stream);
+    case 1:
+      return symm_all_reduce(comm, in.data(), out.data(), 16, SYMM_FLOAT32, SYMM_SUM, stream);
+    case 2:
+      return symm_all_reduce(comm, in.data(), out.data(), 17, SYMM_FLOAT32, SYMM_SUM, stream);
+    case 3:
+      return symm_all_reduce(comm, in.data(), out.data(), 16, SYMM_INT32, SYMM_SUM, stream);
+    case 4:
+      return symm_all_reduce(comm, in.data(), out.data(), 16, SYMM_FLOAT32, SYMM_MAX, stream);
+    case 5:
+      return symm_all_reduce(comm, in.data(), out.data(), 100000, SYMM_FLOAT32, SYMM_SUM, stream);
+    case 6:
+      return symm_all_reduce(comm, in.data(), out.data(), 2000000, SYMM_FLOAT32, SYMM_SUM, stream);
+    case 7:
+      return symm_window_all_reduce(window, 0, out.data(), 16, SYMM_FLOAT32, SYMM_SUM, stream);
+    default:
+      return symm_window_all_reduce(window, 64, out.data(), 16, SYMM_FLOAT32, SYMM_SUM, stream);
+  }
+}
+
+void every_pair(Rank& rank) {
+  use_gpu(gpu_of(rank));
+  const GpuStream stream;
+  Buffer in(8000000), out(8000000);
+  for (int a = 0; a < kCalls; ++a) {
+    for (int b = 0; b < kCalls; ++b) {
+      if (a == b) continue;
+      const std::string name = "pair " + std::to_string(a) + " " + std::to_string(b);
+      rank.at(name);
+      const Comm comm = create_on_gpu(rank, gpu_options(name.c_str(), 0, kSoon));
+      ASSERT_TRUE(comm);
+      const Window window = alloc(comm.get(), 4096);
+      ASSERT_TRUE(window);
+      // One good call first, so that the epoch is another.
+      ASSERT_TRUE(ok(symm_comm_barrier(comm.get(), stream)));
+      ASSERT_TRUE(
+          ok(call_number(rank.rank == 0 ? a : b, comm.get(), window.get(), in, out, stream)));
+      stream.synchronize();
+      // The message names both calls; it may come by the host a moment later.
+      symm_status status = SYMM_OK;
+      int32_t blamed = -1;
+      for (int i = 0; i < 500 && status == SYMM_OK; ++i) {
+        status = symm_comm_check(comm.get(), &blamed);
+        if (status == SYMM_OK) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+      EXPECT_EQ(SYMM_MISMATCH, status) << name << ": " << symm_last_error();
+      EXPECT_NE(nullptr, std::strstr(symm_last_error(), "called")) << symm_last_error();
+      EXPECT_TRUE(fails(SYMM_MISMATCH, symm_comm_barrier(comm.get(), stream)));
+    }
+  }
+  EXPECT_TRUE(gpu_works());
+}
+
+// Enqueues a call that the last rank never makes.
+void wait_for_the_last(Rank& rank) {
+  const bool absent = rank.rank == rank.size - 1;
+  const int deadline = rank.argument == "timeout" ? 500 : 60000;
+  Comm comm = create_on_gpu(rank, gpu_options(nullptr, 0, deadline));
+  ASSERT_TRUE(comm);
+  const GpuStream stream;
+  Buffer buffer(1 << 20);
+  buffer.fill(0);
+  ASSERT_TRUE(ok(symm_comm_barrier(comm.get(), stream)));
+  stream.synchronize();
+  if (!absent) {
+    ASSERT_TRUE(ok(symm_all_reduce(comm.get(), buffer.data(), buffer.data(), 1 << 18, SYMM_FLOAT32,
+                                   SYMM_SUM, stream)));
+  }
+  rank.at("enqueued");
+  if (absent) {
+    if (rank.argument == "leave") comm.reset();
+    if (rank.argument == "abort") {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      ASSERT_TRUE(ok(symm_comm_abort(comm.get())));
+    }
+    rank.hear();
+    return;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  stream.synchronize();
+  const auto waited = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(waited, std::chrono::seconds(15));
+  const symm_status expected = rank.argument == "timeout" ? SYMM_TIMEOUT
+                               : rank.argument == "abort" ? SYMM_ABORTED
+                                                          : SYMM_PEER;
+  int32_t blamed = -1;
+  EXPECT_TRUE(fails(expected, symm_comm_check(comm.get(), &blamed),
+                    {"rank " + std::to_string(rank.size - 1)}));
+  EXPECT_EQ(rank.size - 1, blamed);
+  EXPECT_TRUE(fails(expected, symm_comm_barrier(comm.get(), stream)));
+  EXPECT_TRUE(gpu_works());
+  rank.at("told");
+}
+
+void end_of_the_last(Layout layout, const std::string& how) {
+  RunOptions options = gpu_run(50);
+  options.argument = how;
+  Ranks ranks(layout, wait_for_the_last, options);
+  const int last = layout.ranks() - 1;
+  ASSERT_TRUE(ranks.wait_for_all("enqueued"));
+  if (how == "die") ranks.signal(last, SIGKILL);
+  for (int rank = 0; rank < last; ++rank) ASSERT_TRUE(ranks.wait_for(rank, "told"));
+  if (how != "die") ranks.tell(last, "go");
+  EXPECT_TRUE(ranks.finish());
+}
+
+// A graph that waits for a rank that has died ends too, and so does every later replay.
+void replays_after_a_fault(Rank& rank) {
+  const Comm comm = create_on_gpu(rank, gpu_options(nullptr, 0, 500));
+  ASSERT_TRUE(comm);
+  const Comm other = create_on_gpu(rank, gpu_options("other"));
+  ASSERT_TRUE(other);
+  const GpuStream stream;
+  Buffer buffer(4096);
+  buffer.fill(0);
+  const Graph graph(stream, [&] {
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_TRUE(ok(symm_all_reduce(comm.get(), buffer.data(), buffer.data(), 16, SYMM_FLOAT32,
+                                     SYMM_SUM, stream)));
+    }
+  });
+  if (rank.rank == 0) graph.launch(stream);
+  stream.synchronize();
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 10; ++i) graph.launch(stream);
+  stream.synchronize();
+  if (rank.rank == 0) {
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(400));
+  }
+  symm_status status = SYMM_OK;
+  for (int i = 0; i < 1000 && status == SYMM_OK; ++i) {
+    status = symm_comm_check(comm.get(), nullptr);
+    if (status == SYMM_OK) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_EQ(SYMM_TIMEOUT, status) << symm_last_error();
+  // Other communicators of the process go on.
+  Buffer one(64);
+  const float value = 1;
+  one.set(&value, sizeof value);
+  ASSERT_TRUE(
+      ok(symm_all_reduce(other.get(), one.data(), one.data(), 1, SYMM_FLOAT32, SYMM_SUM, stream)));
+  stream.synchronize();
+  EXPECT_TRUE(ok(symm_comm_check(other.get(), nullptr)));
+  float sum = 0;
+  std::memcpy(&sum, one.get().data(), sizeof sum);
+  EXPECT_EQ(static_cast<float>(rank.size), sum);
+}
+
+// A rank that is done early leaves; the others need nothing of it any more.
+void finish_early(Rank& rank) {
+  Comm comm = create_on_gpu(rank, gpu_options(nullptr, 0, 10000));
+  ASSERT_TRUE(comm);
+  const GpuStream stream;
+  Buffer buffer(1 << 20);
+  buffer.fill(0);
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_TRUE(ok(symm_all_reduce(comm.get(), buffer.data(), buffer.data(), 1000, SYMM_INT32,
+                                   SYMM_SUM, stream)));
+  }
+  if (rank.rank == rank.size - 1) return;  // with work enqueued, and the process ends
+  stream.synchronize();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_TRUE(ok(symm_comm_check(comm.get(), nullptr)));
+}
+
+class GpuFaults : public testing::TestWithParam<Layout> {
+ protected:
+  void SetUp() override { NEEDS_GPUS(GetParam().processes); }
+};
+TEST_P(GpuFaults, EveryPairOfCallsThatDifferIsAMismatch) {
+  if (GetParam().ranks() > 2) GTEST_SKIP() << "pairs are for two ranks";
+  run(GetParam(), every_pair, gpu_run(110));
+}
+TEST_P(GpuFaults, ATimeoutNamesWhoIsMissing) { end_of_the_last(GetParam(), "timeout"); }
+TEST_P(GpuFaults, AnAbortEndsEveryWait) { end_of_the_last(GetParam(), "abort"); }
+TEST_P(GpuFaults, ARankThatLeftIsMissedByItsName) { end_of_the_last(GetParam(), "leave"); }
+TEST_P(GpuFaults, ARankThatDiedIsMissedByItsName) {
+  if (GetParam().processes == 1) GTEST_SKIP() << "threads die together";
+  end_of_the_last(GetParam(), "die");
+}
+TEST_P(GpuFaults, ReplaysAfterAFaultReturnAtOnce) {
+  run(GetParam(), replays_after_a_fault, gpu_run(50));
+}
+TEST_P(GpuFaults, ARankMayFinishFirst) { run(GetParam(), finish_early, gpu_run(50)); }
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuFaults, testing::Values(threads(2), threads(4), processes(2)),
+                         [](const testing::TestParamInfo<Layout>& info) {
+                           return std::to_string(info.param.processes) + "x" +
+                                  std::to_string(info.param.threads);
+                         });
+
+}  // namespace
+}  // namespace symm_test
