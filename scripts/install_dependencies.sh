@@ -2,7 +2,7 @@
 # Installs what is missing of the things asked for, on Debian and Ubuntu as root or with sudo;
 # elsewhere prints what to install and fails.
 #
-# Usage: install_dependencies.sh GROUP...   GROUP: build, data, test, fuzz, format
+# Usage: install_dependencies.sh GROUP...   GROUP: build, cuda, data, test, fuzz, format
 set -euo pipefail
 exec < /dev/null
 
@@ -46,7 +46,7 @@ need_group() {
       need cmake has cmake
       need ninja-build has ninja
       ;;
-    data)
+    cuda | data)
       need python3-venv has_ensurepip
       need ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
       ;;

@@ -42,7 +42,7 @@ if [ ${#presets[@]} = 0 ]; then
   presets=(release asan tsan fuzz)
 fi
 
-./scripts/install_dependencies.sh build test fuzz
+./scripts/install_dependencies.sh build cuda test fuzz
 
 jobs=$(nproc)
 export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$((jobs < 2 ? jobs : 2))}
@@ -108,6 +108,9 @@ if [ $everything = 1 ]; then
     echo "run.sh: formatting is not checked: clang-format-14 is not to be had here"
   fi
 fi
+
+# Builds find it where it is put; without one they would leave the device code out.
+step "CUDA compiler" ./scripts/cuda_compiler.sh || true
 
 for preset in "${presets[@]}"; do
   step "$preset: build" build "$preset" || continue

@@ -107,6 +107,11 @@ void check(CUresult result, const char* function, const std::string& about) {
   if (result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NOT_PERMITTED) {
     status = SYMM_UNSUPPORTED;
   }
+  // What a caller's capture forbids, or has broken, changes nothing here.
+  if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+      result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {
+    status = SYMM_INVALID_ARGUMENT;
+  }
   throw Error(status, text(about, about.empty() ? "" : ": ", error_text(result, function)));
 }
 

@@ -111,6 +111,9 @@ void Order::end(const Turn& turn, CUstream stream) {
     size_t count = 0;
     SYMM_CUDA_CHECK(cuStreamGetCaptureInfo,
                     (stream, &status, nullptr, nullptr, &nodes, &edges, &count));
+    if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+      refuse_stream(stream, "has a capture that another thread's call has broken meanwhile");
+    }
     // The one node that what comes next on the stream depends on: the last of this call.
     if (count != 1) {
       throw Error(SYMM_INTERNAL, text("a captured call left ", count, " nodes to depend on"));

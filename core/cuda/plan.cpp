@@ -406,11 +406,12 @@ Launch launch(const Agreed& agreed, const Plan& plan, const Call& call, uint64_t
     const uint64_t most = std::max<uint64_t>(most_threads(agreed, plan.algorithm), uint64_t{32});
     launch.threads =
         most >= kBoundedThreads ? kBoundedThreads : static_cast<uint32_t>(most / 32 * 32);
-    const uint64_t at_most =
-        std::min<uint64_t>(most / launch.threads, static_cast<uint64_t>(agreed.multiprocessors));
-    const uint64_t wanted = (items + launch.threads - 1) / launch.threads;
-    launch.blocks =
-        static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, std::max<uint64_t>(at_most, 1)));
+    const uint64_t at_most = std::clamp<uint64_t>(most / launch.threads, 1,
+                                                  static_cast<uint64_t>(agreed.multiprocessors));
+    // As many rounds as it takes, all about full.
+    const uint64_t blocks = std::max<uint64_t>((items + launch.threads - 1) / launch.threads, 1);
+    const uint64_t rounds = (blocks + at_most - 1) / at_most;
+    launch.blocks = static_cast<uint32_t>((blocks + rounds - 1) / rounds);
   };
   switch (plan.algorithm) {
     case Algorithm::kBarrier:

@@ -74,23 +74,29 @@ struct Layout {
   uint64_t bytes;         // of the whole arena
 };
 
-// Of every kernel, by value in a __grid_constant__ parameter.
+// Of every kernel, by value in a __grid_constant__ parameter. The first touch of each 64 bytes of
+// the constant bank is slow, and parameters begin 16 bytes into such a line: what the smallest
+// operations of two ranks need is in the first 48 bytes, in `layout`, and in what follows it.
 struct Params {
-  const std::byte* input;        // of this launch's part; aligned to the element at least
-  std::byte* output;             // the same as `input`, or disjoint
-  uint64_t count;                // elements of this launch's part
-  uint64_t timeout_ns;           // of one wait
-  ErrorRecord* error;            // the device's address of host-mapped memory
-  std::byte* arena[kMostRanks];  // of every rank, as this rank's GPU sees them; own one too
+  const std::byte* input;  // of this launch's part; aligned to the element at least
+  std::byte* output;       // the same as `input`, or disjoint
+  uint64_t count;          // elements of this launch's part
+  uint32_t call_hash;      // of `call`
+  uint32_t flags;          // Launch::flags
+  // Arenas as this rank's GPU sees them: its own, and its peers' in the order of their ranks,
+  // without a gap for its own.
+  std::byte* own;
+  std::byte* peers[kMostRanks - 1];
+  uint64_t timeout_ns;  // of one wait
+  ErrorRecord* error;   // the device's address of host-mapped memory
   Layout layout;
-  CallRecord call;     // of the whole call
-  uint32_t call_hash;  // of `call`
-  uint32_t flags;      // Launch::flags
+  CallRecord call;  // of the whole call
   int32_t rank;
   int32_t size;
   int32_t op;
   int32_t reserved;  // 0
 };
+static_assert(offsetof(Params, layout) % 64 == 48 && sizeof(Layout) == 64);
 
 enum LaunchFlags : uint32_t {
   // Only lanes 0 to 7 of a warp carry a packet: one 128-byte line a warp's store.

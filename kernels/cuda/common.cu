@@ -8,7 +8,7 @@ namespace symm::cuda {
 // boundaries order the stores of earlier kernels before the release, and release is cumulative.
 extern "C" __global__ void __launch_bounds__(32) symm_barrier(const __grid_constant__ Params p) {
   const int peer = static_cast<int>(threadIdx.x);
-  std::byte* own_arena = p.arena[p.rank];
+  std::byte* own_arena = p.own;
   wait_for_predecessor();
   const Beginning beginning = begin(of_this_thread(own_arena));
   if (beginning.aborted != 0) return;
@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(256) symm_copy(const __grid_constan
   const auto dtype = static_cast<uint32_t>(p.call.kind >> 16 & 0xffff) - 1;
   const uint64_t bytes = p.count << (kElementShifts >> (2 * dtype) & 3);
   const uint64_t packets = (bytes + kPacketBytes - 1) / kPacketBytes;
-  std::byte* own_arena = p.arena[p.rank];
+  std::byte* own_arena = p.own;
   wait_for_predecessor();
   const Beginning beginning = begin(of_this_thread(own_arena));
   if (beginning.aborted != 0) return;

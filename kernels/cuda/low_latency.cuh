@@ -35,7 +35,7 @@ __device__ __forceinline__ void low_latency(const Params& p) {
 
   const std::byte* input = p.input + at;
   std::byte* output = p.output + at;
-  std::byte* own_arena = p.arena[rank];
+  std::byte* own_arena = p.own;
   const std::byte* control = of_this_thread(own_arena);
   uint64_t part = p.layout.low_latency_part;
   uint64_t slot = p.layout.low_latency + uint64_t{index} * kPacketBytes;
@@ -49,8 +49,7 @@ __device__ __forceinline__ void low_latency(const Params& p) {
   if constexpr (kWorld != 0) {
 #pragma unroll
     for (int i = 0; i < kPeers; ++i) {
-      const int r = i < rank ? i : i + 1;
-      theirs[i] = p.arena[r] + slot + part_of<kWorld>(rank, r) * part;
+      theirs[i] = p.peers[i] + slot + part_of<kWorld>(rank, rank_of_peer(i, rank)) * part;
     }
   }
   const Publication<kWorld> publication(p);
@@ -68,7 +67,7 @@ __device__ __forceinline__ void low_latency(const Params& p) {
   const Beginning beginning = begin(control);
   uint2 own[1] = {{0, 0}};
   if (active) own[0] = load_input_half<Kind::kElement>(input, valid, input_whole);
-  if (beginning.aborted != 0) return;
+  if (__builtin_expect(beginning.aborted != 0, false)) return;
   const uint32_t epoch = beginning.epoch();
   const uint32_t second = epoch ^ hash;
   const uint64_t in_bank = (epoch & 1) != 0 ? bank : 0;
@@ -78,9 +77,9 @@ __device__ __forceinline__ void low_latency(const Params& p) {
 #pragma unroll
       for (int i = 0; i < kPeers; ++i) store_relaxed(theirs[i] + in_bank, packet);
     } else {
-      for (int r = 0; r < size; ++r) {
-        if (r == rank) continue;
-        store_relaxed(p.arena[r] + slot + in_bank + part_of<kWorld>(rank, r) * part, packet);
+      for (int i = 0; i < size - 1; ++i) {
+        const int r = rank_of_peer(i, rank);
+        store_relaxed(p.peers[i] + slot + in_bank + part_of<kWorld>(rank, r) * part, packet);
       }
     }
   }

@@ -170,7 +170,7 @@ __device__ __forceinline__ bool is_aligned(const void* at, int to) {
 template <int kElement>
 __device__ __forceinline__ uint4 load_input(const std::byte* at, int valid, bool whole) {
   uint4 v;
-  if (whole) {
+  if (__builtin_expect(whole, true)) {
     asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "l"(at)
@@ -188,7 +188,7 @@ __device__ __forceinline__ uint4 load_input(const std::byte* at, int valid, bool
 
 template <int kElement>
 __device__ __forceinline__ void store_output(std::byte* at, uint4 v, int valid, bool whole) {
-  if (whole) {
+  if (__builtin_expect(whole, true)) {
     *reinterpret_cast<uint4*>(at) = v;
     return;
   }
@@ -209,7 +209,7 @@ __device__ __forceinline__ int valid_of(uint64_t left) {
 template <int kElement>
 __device__ __forceinline__ uint2 load_input_half(const std::byte* at, int valid, bool whole) {
   uint2 v;
-  if (whole) {
+  if (__builtin_expect(whole, true)) {
     asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
                  : "=r"(v.x), "=r"(v.y)
                  : "l"(at)
@@ -225,7 +225,7 @@ __device__ __forceinline__ uint2 load_input_half(const std::byte* at, int valid,
 
 template <int kElement>
 __device__ __forceinline__ void store_output_half(std::byte* at, uint2 v, int valid, bool whole) {
-  if (whole) {
+  if (__builtin_expect(whole, true)) {
     *reinterpret_cast<uint2*>(at) = v;
     return;
   }

@@ -56,6 +56,11 @@ __device__ __forceinline__ int part_of(int sender, int receiver) {
   return sender < receiver ? sender : sender - 1;
 }
 
+// The rank of params.peers[i].
+__device__ __forceinline__ int rank_of_peer(int i, int own_rank) {
+  return i < own_rank ? i : i + 1;
+}
+
 // What a thread reads first, together with its input.
 struct Beginning {
   uint32_t previous;
@@ -112,12 +117,10 @@ class Publication {
                         p.rank * static_cast<uint32_t>(sizeof(RecordSlot)) + piece() * 16;
     const uint4 words{low_, epoch, high_, epoch};
     if constexpr (kWorld == 2) {
-      store_relaxed(p.arena[1 - p.rank] + at, words);
+      store_relaxed(p.peers[0] + at, words);
     } else {
 #pragma unroll 1
-      for (int r = 0; r < p.size; ++r) {
-        if (r != p.rank) store_relaxed(p.arena[r] + at, words);
-      }
+      for (int i = 0; i < p.size - 1; ++i) store_relaxed(p.peers[i] + at, words);
     }
   }
 
@@ -156,8 +159,7 @@ __device__ __forceinline__ bool wait_for_seals(const Params& p, uint32_t epoch) 
   if (!is_watching()) return true;
   const int peer = watched_peer<kWorld>(p);
   return wait(
-      p, epoch, [&] { return is_sealed(p.arena[p.rank], epoch, p.call_hash, peer); },
-      [&] { return peer; });
+      p, epoch, [&] { return is_sealed(p.own, epoch, p.call_hash, peer); }, [&] { return peer; });
 }
 
 // Empties this parity's bank of low-latency slots, twice in 2^32 epochs and twice at the start: a
@@ -165,10 +167,10 @@ __device__ __forceinline__ bool wait_for_seals(const Params& p, uint32_t epoch) 
 // running, whose slots are fresh and perhaps awaited. No peer writes to the others: what came in
 // operations before has been read, and operation epoch + 2 cannot have begun (see the top).
 __device__ __forceinline__ void sweep(const Params& p, uint32_t epoch, uint32_t used) {
-  if ((epoch & 0x7ffffffeu) != 2) return;
+  if (__builtin_expect((epoch & 0x7ffffffeu) != 2, true)) return;
   const auto slots = static_cast<uint32_t>(p.layout.low_latency_part / kPacketBytes);
-  std::byte* bank = p.arena[p.rank] + p.layout.low_latency +
-                    (epoch & 1) * (p.size - 1) * p.layout.low_latency_part;
+  std::byte* bank =
+      p.own + p.layout.low_latency + (epoch & 1) * (p.size - 1) * p.layout.low_latency_part;
   const uint32_t stride = gridDim.x * blockDim.x;
   for (int part = 0; part < p.size - 1; ++part) {
     for (uint32_t i = used + blockIdx.x * blockDim.x + threadIdx.x; i < slots; i += stride) {

@@ -28,7 +28,7 @@ __device__ __forceinline__ void packed(const Params& p) {
 
   const std::byte* input = p.input + at;
   const bool input_whole = is_aligned(input, 16) && valid == 16;
-  std::byte* own_arena = p.arena[rank];
+  std::byte* own_arena = p.own;
   const std::byte* control = of_this_thread(own_arena);
   const uint64_t part = p.layout.packed_part;
   const uint64_t slot = p.layout.packed + at;
@@ -41,8 +41,7 @@ __device__ __forceinline__ void packed(const Params& p) {
   if constexpr (kWorld != 0) {
 #pragma unroll
     for (int i = 0; i < kPeers; ++i) {
-      const int r = i < rank ? i : i + 1;
-      theirs[i] = p.arena[r] + slot + part_of<kWorld>(rank, r) * part;
+      theirs[i] = p.peers[i] + slot + part_of<kWorld>(rank, rank_of_peer(i, rank)) * part;
     }
   }
   const Publication<kWorld> publication(p);
@@ -60,7 +59,7 @@ __device__ __forceinline__ void packed(const Params& p) {
   const Beginning beginning = begin(control);
   uint4 own = {0, 0, 0, 0};
   if (active) own = load_input<Kind::kElement>(input, valid, input_whole);
-  if (beginning.aborted != 0) return;
+  if (__builtin_expect(beginning.aborted != 0, false)) return;
   const uint32_t epoch = beginning.epoch();
   const uint64_t in_bank = (epoch & 1) != 0 ? bank : 0;
   if (active) {
@@ -68,9 +67,9 @@ __device__ __forceinline__ void packed(const Params& p) {
 #pragma unroll
       for (int i = 0; i < kPeers; ++i) send_packed<Kind>(theirs[i] + in_bank, escape, own, epoch);
     } else {
-      for (int r = 0; r < size; ++r) {
-        if (r == rank) continue;
-        send_packed<Kind>(p.arena[r] + slot + in_bank + part_of<kWorld>(rank, r) * part, escape,
+      for (int i = 0; i < size - 1; ++i) {
+        const int r = rank_of_peer(i, rank);
+        send_packed<Kind>(p.peers[i] + slot + in_bank + part_of<kWorld>(rank, r) * part, escape,
                           own, epoch);
       }
     }

@@ -1,6 +1,8 @@
 // All-reduce in packed packets by a grid of bounded size, for messages whose whole grid would keep
-// other ranks' or communicators' kernels off the GPU: each thread sends the packets of round j, and
-// then receives those of round j - 1, whose input it has kept.
+// other ranks' or communicators' kernels off the GPU: each thread sends its packet of round j,
+// fetches the input of round j + 1, and then receives the packets of round j - 1, whose input it
+// has kept. One packet a thread and round: the first send and the last receipt have nothing to
+// overlap with, so that larger rounds cost more than they hide.
 //
 // In place is safe: a thread loads the input of a packet before it stores that packet's output, and
 // touches no other thread's. All blocks run at once (core/cuda/plan.cpp bounds the grid), and a
@@ -58,15 +60,14 @@ struct Slots {
         bank(params.layout.packed + (epoch & 1) * (size - 1) * params.layout.packed_part),
         escape(params.layout.escape - params.layout.packed) {}
 
-  // Where this rank's packets for `peer` go, and where the peer's for this rank arrive.
-  __device__ __forceinline__ std::byte* to(int peer, uint64_t index) const {
-    return p.arena[peer] + bank + part_of<kWorld>(p.rank, peer) * p.layout.packed_part +
-           index * kPacketBytes;
+  // Where this rank's packets for its peer number i go.
+  __device__ __forceinline__ std::byte* to(int i, uint64_t index) const {
+    const int part = part_of<kWorld>(p.rank, rank_of_peer(i, p.rank));
+    return p.peers[i] + bank + part * p.layout.packed_part + index * kPacketBytes;
   }
-  __device__ __forceinline__ std::byte* bank_of_own() const { return p.arena[p.rank] + bank; }
-  __device__ __forceinline__ std::byte* from(int peer, uint64_t index) const {
-    return bank_of_own() + part_of<kWorld>(peer, p.rank) * p.layout.packed_part +
-           index * kPacketBytes;
+  // Where those of its peer number i arrive.
+  __device__ __forceinline__ std::byte* from(int i, uint64_t index) const {
+    return p.own + bank + i * p.layout.packed_part + index * kPacketBytes;
   }
 };
 
@@ -76,7 +77,7 @@ __device__ __forceinline__ bool receive_and_reduce(const Params& p, const Slots<
                                                    uint32_t epoch, uint64_t index, uint4 own,
                                                    uint4& result) {
   const uint64_t part = p.layout.packed_part;
-  std::byte* mine = slots.bank_of_own() + index * kPacketBytes;
+  std::byte* mine = slots.from(0, index);
   if constexpr (kWorld == 0) {
     return reduce_in_turn<Kind, kSum>(p, epoch, own, mine, part, slots.escape, result);
   } else {
@@ -90,63 +91,14 @@ __device__ __forceinline__ bool receive_and_reduce(const Params& p, const Slots<
   }
 }
 
-// Two ranks: this thread's packets of a round, all polled together. `from` is the slot of the
-// first. False: failed.
-template <class Kind, bool kSum, int kPackets>
-__device__ __forceinline__ bool receive_round_of_two(const Params& p, const Message& message,
-                                                     std::byte* from, uint64_t escape,
-                                                     uint32_t epoch, uint32_t first,
-                                                     uint32_t stride,
-                                                     const uint4 (&own)[kPackets]) {
-  const uint64_t step = uint64_t{stride} * kPacketBytes;
-  Received received[kPackets];
-  const bool complete = wait(
-      p, epoch,
-      [&] {
-#pragma unroll
-        for (int k = 0; k < kPackets; ++k) {
-          if (first + k * stride < message.packets) {
-            received[k].packet = load_relaxed(from + k * step);
-          }
-        }
-        bool all = true;
-#pragma unroll
-        for (int k = 0; k < kPackets; ++k) {
-          if (first + k * stride >= message.packets) continue;
-          examine<Kind>(received[k], from + k * step, escape, epoch);
-          all &= !received[k].missing;
-        }
-        return all;
-      },
-      [&] { return 1 - p.rank; });
-  if (!complete) return false;
-#pragma unroll
-  for (int k = 0; k < kPackets; ++k) {
-    const uint32_t index = first + k * stride;
-    if (index >= message.packets) continue;
-    clear_packed<Kind>(from + k * step, escape, received[k].escaped);
-    Accumulator<Kind, kSum, 2> accumulator;
-    uint2 units[2];
-    split(p.rank == 0 ? own[k] : received[k].packet, units);
-    accumulator.start(units);
-    split(p.rank == 0 ? received[k].packet : own[k], units);
-    accumulator.add(units, p.op);
-    accumulator.finish(units, p.op, 2);
-    store_packet<Kind>(message, index, joined(units));
-  }
-  return true;
-}
-
 template <class Kind, bool kSum, int kWorld>
 __device__ __forceinline__ void packed_rounds(const Params& p) {
-  // Packets a thread has on their way at once.
-  constexpr int kPackets = kWorld == 2 ? 3 : kWorld == 4 ? 2 : 1;
   const int size = kWorld != 0 ? kWorld : p.size;
   const Message message = message_of<Kind>(p);
   const uint32_t stride = gridDim.x * blockDim.x;
   const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
-  const uint32_t rounds = (message.packets + stride * kPackets - 1) / (stride * kPackets);
-  std::byte* own_arena = p.arena[p.rank];
+  const uint32_t rounds = (message.packets + stride - 1) / stride;
+  std::byte* own_arena = p.own;
   const Publication<kWorld> publication(p);
 
   wait_for_predecessor();
@@ -156,56 +108,35 @@ __device__ __forceinline__ void packed_rounds(const Params& p) {
   const Slots<kWorld> slots(p, size, epoch);
   publication.send(p, epoch);
 
-  uint4 before[kPackets];
+  uint4 before{0, 0, 0, 0};
+  uint4 next{0, 0, 0, 0};
+  if (thread < message.packets) next = load_packet<Kind>(message, thread);
   for (uint32_t round = 0;; ++round) {
-    uint4 own[kPackets];
-    const uint32_t first = round * stride * kPackets + thread;
+    const uint32_t index = round * stride + thread;
+    const uint4 own = next;
     if (round < rounds) {
+      if (index < message.packets) {
 #pragma unroll
-      for (int k = 0; k < kPackets; ++k) {
-        const uint32_t index = first + k * stride;
-        if (index < message.packets) own[k] = load_packet<Kind>(message, index);
-      }
-#pragma unroll
-      for (int k = 0; k < kPackets; ++k) {
-        const uint32_t index = first + k * stride;
-        if (index >= message.packets) continue;
-        if constexpr (kWorld == 2) {
-          send_packed<Kind>(slots.to(1 - p.rank, index), slots.escape, own[k], epoch);
-        } else {
-          for (int r = 0; r < size; ++r) {
-            if (r != p.rank) send_packed<Kind>(slots.to(r, index), slots.escape, own[k], epoch);
-          }
+        for (int i = 0; i < (kWorld != 0 ? kWorld : size) - 1; ++i) {
+          send_packed<Kind>(slots.to(i, index), slots.escape, own, epoch);
         }
       }
+      // On its way while this thread waits for its peers.
+      if (index + stride < message.packets) next = load_packet<Kind>(message, index + stride);
     } else {
       allow_successor();
       advance(own_arena, epoch);
     }
-    if (round > 0) {
-      const uint32_t first_before = first - stride * kPackets;
-      if constexpr (kWorld == 2) {
-        if (!receive_round_of_two<Kind, kSum, kPackets>(
-                p, message, slots.from(1 - p.rank, first_before), slots.escape, epoch, first_before,
-                stride, before)) {
-          return;
-        }
-      } else {
-#pragma unroll
-        for (int k = 0; k < kPackets; ++k) {
-          const uint32_t index = first_before + k * stride;
-          if (index >= message.packets) continue;
-          uint4 result;
-          if (!receive_and_reduce<Kind, kSum, kWorld>(p, slots, epoch, index, before[k], result)) {
-            return;
-          }
-          store_packet<Kind>(message, index, result);
-        }
+    if (round > 0 && index - stride < message.packets) {
+      uint4 result;
+      if (!receive_and_reduce<Kind, kSum, kWorld>(p, slots, epoch, index - stride, before,
+                                                  result)) {
+        return;
       }
+      store_packet<Kind>(message, index - stride, result);
     }
     if (round >= rounds) break;
-#pragma unroll
-    for (int k = 0; k < kPackets; ++k) before[k] = own[k];
+    before = own;
   }
   if (!wait_for_seals<kWorld>(p, epoch)) return;
   sweep(p, epoch, 0);

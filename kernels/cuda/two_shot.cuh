@@ -31,7 +31,7 @@ class TwoShot {
     const uint32_t stride = gridDim.x * blockDim.x;
     const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t rounds = (share_ + stride - 1) / stride;
-    std::byte* own_arena = p_.arena[p_.rank];
+    std::byte* own_arena = p_.own;
     const Publication<kWorld> publication(p_);
 
     wait_for_predecessor();
@@ -73,10 +73,10 @@ class TwoShot {
   __device__ __forceinline__ void scatter(const Slots<kWorld>& slots, uint32_t index) const {
     constexpr int kAtOnce = kWorld != 0 ? kWorld : 1;
 #pragma unroll kAtOnce
-    for (int owner = 0; owner < size_; ++owner) {
-      const uint32_t packet = global(owner, index);
-      if (owner == p_.rank || packet >= message_.packets) continue;
-      send_packed<Kind>(slots.to(owner, index), slots.escape, load_packet<Kind>(message_, packet),
+    for (int i = 0; i < size_ - 1; ++i) {
+      const uint32_t packet = global(rank_of_peer(i, p_.rank), index);
+      if (packet >= message_.packets) continue;
+      send_packed<Kind>(slots.to(i, index), slots.escape, load_packet<Kind>(message_, packet),
                         epoch_);
     }
   }
@@ -89,19 +89,19 @@ class TwoShot {
                                                 load_packet<Kind>(message_, packet), result)) {
       return false;
     }
-    for (int peer = 0; peer < size_; ++peer) {
-      if (peer == p_.rank) continue;
-      send_packed<Kind>(slots.to(peer, result_slot(index)), slots.escape, result, epoch_);
+    for (int i = 0; i < size_ - 1; ++i) {
+      send_packed<Kind>(slots.to(i, result_slot(index)), slots.escape, result, epoch_);
     }
     store_packet<Kind>(message_, packet, result);
     return true;
   }
 
   __device__ __forceinline__ bool gather(const Slots<kWorld>& slots, uint32_t index) const {
-    for (int owner = 0; owner < size_; ++owner) {
+    for (int i = 0; i < size_ - 1; ++i) {
+      const int owner = rank_of_peer(i, p_.rank);
       const uint32_t packet = global(owner, index);
-      if (owner == p_.rank || packet >= message_.packets) continue;
-      std::byte* from = slots.from(owner, result_slot(index));
+      if (packet >= message_.packets) continue;
+      std::byte* from = slots.from(i, result_slot(index));
       uint4 result;
       if (!receive_packed<Kind>(p_, epoch_, owner, from, slots.escape, result)) return false;
       store_packet<Kind>(message_, packet, result);

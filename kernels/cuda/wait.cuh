@@ -20,12 +20,17 @@
 namespace symm::cuda {
 
 __device__ __forceinline__ Control* control_of(const Params& p, int rank) {
-  return reinterpret_cast<Control*>(p.arena[rank]);
+  if (rank == p.rank) return reinterpret_cast<Control*>(p.own);
+  return reinterpret_cast<Control*>(p.peers[rank < p.rank ? rank : rank - 1]);
+}
+
+__device__ __forceinline__ Control* own_control(const Params& p) {
+  return reinterpret_cast<Control*>(p.own);
 }
 
 __device__ __forceinline__ const uint32_t* record_piece(const Params& p, uint32_t epoch, int peer,
                                                         int piece) {
-  return control_of(p, p.rank)->records[epoch & 1][peer].pieces[piece];
+  return own_control(p)->records[epoch & 1][peer].pieces[piece];
 }
 
 // Waits are timed in ticks of 2^20 ns, which a register holds for 50 days.
@@ -42,7 +47,7 @@ __device__ __forceinline__ bool called_another(const Params& p, uint32_t epoch, 
 __device__ __forceinline__ uint32_t look(const Params& p, uint32_t epoch, int peer,
                                          uint32_t waited) {
   if (called_another(p, epoch, peer)) return -SYMM_MISMATCH;
-  const Control* own = control_of(p, p.rank);
+  const Control* own = own_control(p);
   if (const uint32_t cause = load_acquire(&own->abort); cause != 0) return cause;
   if (load_acquire(&own->left[peer]) != 0) return -SYMM_PEER;
   return uint64_t{waited} << kTickShift > p.timeout_ns ? -SYMM_TIMEOUT : 0;
@@ -66,7 +71,7 @@ __device__ inline uint64_t published_field(const Params& p, uint32_t epoch, int 
 // Ends the communicator on this rank. Not inlined: it is never run in an operation that works.
 __device__ __noinline__ void fail(const Params& p, uint32_t epoch, int peer, uint32_t cause,
                                   uint32_t waited) {
-  Control* own = control_of(p, p.rank);
+  Control* own = own_control(p);
   if (atomicCAS(&own->failed, 0u, 1u) != 0) return;
   if (cause != -SYMM_TIMEOUT && cause != -SYMM_PEER) {
     // The abort word says what happened, not who: a peer may have found that a third rank differs.
@@ -105,7 +110,7 @@ __device__ __forceinline__ bool wait(const Params& p, uint32_t epoch, Poll&& pol
   uint32_t since = 0;
   for (;;) {
     if (poll()) return true;
-    if ((++polls & 63) != 0) continue;
+    if (__builtin_expect((++polls & 63) != 0, true)) continue;
     const auto now = static_cast<uint32_t>(nanoseconds() >> kTickShift);
     if (polls == 64) since = now;
     const uint32_t cause = look(p, epoch, missing_peer(), now - since);

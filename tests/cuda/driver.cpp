@@ -52,6 +52,7 @@ const Driver* load() {
       find(library, "cuEventCreate", d.event_create) &&
       find(library, "cuEventDestroy_v2", d.event_destroy) &&
       find(library, "cuEventRecord", d.event_record) &&
+      find(library, "cuEventRecordWithFlags", d.event_record_in_graph) &&
       find(library, "cuEventElapsedTime", d.event_elapsed) &&
       find(library, "cuModuleLoadData", d.module_load) &&
       find(library, "cuModuleGetFunction", d.module_function) &&

@@ -39,6 +39,7 @@ struct Driver {
   decltype(&cuEventCreate) event_create;
   decltype(&cuEventDestroy) event_destroy;
   decltype(&cuEventRecord) event_record;
+  decltype(&cuEventRecordWithFlags) event_record_in_graph;
   decltype(&cuEventElapsedTime) event_elapsed;
   decltype(&cuModuleLoadData) module_load;
   decltype(&cuModuleGetFunction) module_function;

@@ -105,11 +105,12 @@ class GpuStream {
   CUstream stream_ = nullptr;
 };
 
-// What `body` enqueues on the stream, captured.
+// What `body` enqueues on the stream, captured. The strictest mode forbids much to other threads
+// too: it is for ranks that are processes.
 class Graph {
  public:
   Graph(const GpuStream& stream, const std::function<void()>& body,
-        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL);
+        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;

@@ -149,20 +149,25 @@ void capture_beside(Rank& rank) {
   Buffer memory(4096);
   Comm second;
   {
-    // In the strictest mode, with creation, allocation and registration inside the capture.
-    const Graph graph(stream, [&] {
-      ASSERT_TRUE(ok(symm_all_reduce(comm.get(), buffer.data(), buffer.data(), 16, SYMM_FLOAT32,
-                                     SYMM_SUM, stream)));
-      window = alloc(comm.get(), 4096);
-      ASSERT_TRUE(window);
-      symm_window* raw = nullptr;
-      ASSERT_TRUE(ok(symm_window_register(comm.get(), memory.data(), 4096, nullptr, &raw)));
-      registered.reset(raw);
-      second = create_on_gpu(rank, gpu_options("second"));
-      ASSERT_TRUE(second);
-      ASSERT_TRUE(ok(symm_window_all_reduce(window.get(), 0, buffer.data(), 16, SYMM_FLOAT32,
-                                            SYMM_SUM, stream)));
-    });
+    // With creation, allocation and registration inside the capture.
+    const auto mode = rank.argument == "processes" ? CU_STREAM_CAPTURE_MODE_GLOBAL
+                                                   : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    const Graph graph(
+        stream,
+        [&] {
+          ASSERT_TRUE(ok(symm_all_reduce(comm.get(), buffer.data(), buffer.data(), 16, SYMM_FLOAT32,
+                                         SYMM_SUM, stream)));
+          window = alloc(comm.get(), 4096);
+          ASSERT_TRUE(window);
+          symm_window* raw = nullptr;
+          ASSERT_TRUE(ok(symm_window_register(comm.get(), memory.data(), 4096, nullptr, &raw)));
+          registered.reset(raw);
+          second = create_on_gpu(rank, gpu_options("second"));
+          ASSERT_TRUE(second);
+          ASSERT_TRUE(ok(symm_window_all_reduce(window.get(), 0, buffer.data(), 16, SYMM_FLOAT32,
+                                                SYMM_SUM, stream)));
+        },
+        mode);
     for (int i = 0; i < 20; ++i) graph.launch(stream);
     stream.synchronize();
   }
@@ -177,7 +182,9 @@ TEST_P(GpuWindows, EveryKindOfMemory) { run(GetParam(), every_kind, gpu_run(60))
 TEST_P(GpuWindows, TenThousandCyclesLeaveNothingBehind) { run(GetParam(), cycles, gpu_run(110)); }
 TEST_P(GpuWindows, FreedMemoryIsRefused) { run(GetParam(), freed_memory, gpu_run(30)); }
 TEST_P(GpuWindows, ACaptureStaysValidBesideEverySetUpCall) {
-  run(GetParam(), capture_beside, gpu_run(30));
+  RunOptions options = gpu_run(30);
+  options.argument = GetParam().processes > 1 ? "processes" : "threads";
+  run(GetParam(), capture_beside, options);
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuWindows, testing::Values(threads(2), threads(5), processes(2)),
                          [](const testing::TestParamInfo<Layout>& info) {

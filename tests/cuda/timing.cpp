@@ -2,14 +2,14 @@
 // 8 MiB) of two ranks on two GPUs, bfloat16 sum, out of place, dependent launches, the slowest
 // rank's median over replays.
 //
-// Usage: cuda_timing [--bounded] [--algorithm NAME] [--replays N] [BYTES...]
+// Usage: cuda_timing [--bounded] [--algorithm NAME] [--replays N]
+//                    [--grid BLOCKS THREADS LANES] [BYTES...]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/cuda/plan.h"
@@ -37,8 +37,10 @@ struct Graph {
   CUevent after = nullptr;
 };
 
-// Replays that were not all launched before the first began measure the launches; a short spin of
-// the host cannot prevent that, many replays and the median do.
+// The ranks' graphs do not begin together, as the host launches one after the other: operations in
+// front of the timed ones bring them together, and the events are nodes of the graph.
+constexpr int kInFront = 10;
+
 double measure(World& world, const Plan& plan, const Call& call, CUdeviceptr input[],
                CUdeviceptr output[], int replays) {
   const Driver& d = *driver();
@@ -46,27 +48,27 @@ double measure(World& world, const Plan& plan, const Call& call, CUdeviceptr inp
   Graph graphs[2];
   for (int r = 0; r < 2; ++r) {
     world.use(r);
+    check(d.event_create(&graphs[r].before, CU_EVENT_DEFAULT), "event");
+    check(d.event_create(&graphs[r].after, CU_EVENT_DEFAULT), "event");
     check(d.begin_capture(world.stream(r), CU_STREAM_CAPTURE_MODE_RELAXED), "begin");
+    for (int i = 0; i < kInFront; ++i) world.enqueue(r, plan, call, input[r], output[r]);
+    check(d.event_record_in_graph(graphs[r].before, world.stream(r), CU_EVENT_RECORD_EXTERNAL),
+          "record");
     for (int i = 0; i < operations; ++i) world.enqueue(r, plan, call, input[r], output[r]);
+    check(d.event_record_in_graph(graphs[r].after, world.stream(r), CU_EVENT_RECORD_EXTERNAL),
+          "record");
     CUgraph graph = nullptr;
     check(d.end_capture(world.stream(r), &graph), "end");
     check(d.instantiate(&graphs[r].exec, graph, 0), "instantiate");
     check(d.graph_destroy(graph), "destroy");
-    check(d.event_create(&graphs[r].before, CU_EVENT_DEFAULT), "event");
-    check(d.event_create(&graphs[r].after, CU_EVENT_DEFAULT), "event");
   }
   std::vector<double> times;
   for (int replay = -3; replay < replays; ++replay) {
-    const auto replay_on = [&](int r) {
+    for (int r = 0; r < 2; ++r) {
       world.use(r);
-      check(d.event_record(graphs[r].before, world.stream(r)), "record");
       check(d.graph_launch(graphs[r].exec, world.stream(r)), "launch");
-      check(d.event_record(graphs[r].after, world.stream(r)), "record");
-      check(d.stream_synchronize(world.stream(r)), "synchronize");
-    };
-    std::thread other(replay_on, 1);
-    replay_on(0);
-    other.join();
+    }
+    world.synchronize();
     double slowest = 0;
     for (int r = 0; r < 2; ++r) {
       float ms = 0;
@@ -91,7 +93,8 @@ int run(int argc, char** argv) {
   WorldOptions options;
   options.gpus = 2;
   options.sole = true;
-  int replays = 15;
+  int replays = 25;
+  Launch grid{0, 0, 0, 0, 0};
   std::string algorithm;
   std::vector<uint64_t> sizes;
   for (int i = 1; i < argc; ++i) {
@@ -99,6 +102,10 @@ int run(int argc, char** argv) {
       options.sole = false;
     } else if (std::strcmp(argv[i], "--algorithm") == 0 && i + 1 < argc) {
       algorithm = argv[++i];
+    } else if (std::strcmp(argv[i], "--grid") == 0 && i + 3 < argc) {
+      grid.blocks = static_cast<uint32_t>(std::atoi(argv[++i]));
+      grid.threads = static_cast<uint32_t>(std::atoi(argv[++i]));
+      grid.flags = std::atoi(argv[++i]) == 8 ? kEightLanes : 0;
     } else if (std::strcmp(argv[i], "--replays") == 0 && i + 1 < argc) {
       replays = std::atoi(argv[++i]);
     } else {
@@ -113,6 +120,7 @@ int run(int argc, char** argv) {
     for (const Reference& reference : kReferences) sizes.push_back(reference.bytes);
   }
   World world(options);
+  world.force(grid);
   CUdeviceptr input[2];
   CUdeviceptr output[2];
   const uint64_t most = *std::max_element(sizes.begin(), sizes.end());
@@ -139,7 +147,8 @@ int run(int argc, char** argv) {
          {Algorithm::kLowLatency, Algorithm::kPacked, Algorithm::kPackedRounds}) {
       if (algorithm == algorithm_name(a)) plan.algorithm = a;
     }
-    const Launch launch = cuda::launch(world.agreed(), plan, call, plan.part_count);
+    Launch launch = cuda::launch(world.agreed(), plan, call, plan.part_count);
+    if (grid.threads != 0) launch = grid;
     const double us = measure(world, plan, call, input, output, replays);
     double reference = 0;
     for (const Reference& known : kReferences) {

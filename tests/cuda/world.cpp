@@ -153,8 +153,10 @@ void World::enqueue(int r, const Plan& plan, const Call& call, CUdeviceptr input
   Params params{};
   params.timeout_ns = timeout_ns_;
   params.error = reinterpret_cast<ErrorRecord*>(rank.error_on_device);
+  params.own = reinterpret_cast<std::byte*>(arena(r));
+  int peers = 0;
   for (int peer = 0; peer < size(); ++peer) {
-    params.arena[peer] = reinterpret_cast<std::byte*>(arena(peer));
+    if (peer != r) params.peers[peers++] = reinterpret_cast<std::byte*>(arena(peer));
   }
   params.layout = layout_;
   params.call = record_of(call, plan.algorithm);
@@ -169,7 +171,12 @@ void World::enqueue(int r, const Plan& plan, const Call& call, CUdeviceptr input
     const uint64_t offset = done * dtype_size(call.dtype);
     params.input = reinterpret_cast<const std::byte*>(input + offset);
     params.output = reinterpret_cast<std::byte*>(output + offset);
-    const Launch launch = cuda::launch(agreed_, plan, call, params.count);
+    Launch launch = cuda::launch(agreed_, plan, call, params.count);
+    if (forced_.threads != 0) {
+      launch.blocks = forced_.blocks;
+      launch.threads = forced_.threads;
+      launch.flags = forced_.flags;
+    }
     params.flags = launch.flags;
 
     CUlaunchAttribute attribute{};

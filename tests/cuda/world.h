@@ -22,7 +22,7 @@ struct WorldOptions {
   bool sole = false;
   bool dependent_launch = true;
   uint64_t scratch_bytes = 128u << 20;
-  uint64_t timeout_ns = 20'000'000'000;
+  uint64_t timeout_ns = 5'000'000'000;
 };
 
 class World {
@@ -45,6 +45,8 @@ class World {
 
   // Enqueues the call on the rank's stream, all its parts.
   void enqueue(int rank, const Plan& plan, const Call& call, CUdeviceptr input, CUdeviceptr output);
+  // Another grid than the plan's, for all operations to come; 0 threads: the plan's again.
+  void force(const Launch& grid) { forced_ = grid; }
   void synchronize();  // all ranks' streams
 
   void set_epoch(uint32_t epoch);  // of all ranks
@@ -68,6 +70,7 @@ class World {
   Layout layout_;
   uint64_t timeout_ns_;
   std::vector<Rank> ranks_;
+  Launch forced_{0, 0, 0, 0, 0};
 };
 
 }  // namespace symm::cuda::testing
