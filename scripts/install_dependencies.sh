@@ -58,6 +58,11 @@ need_group() {
       need openmpi-bin has mpirun
       need libopenmpi-dev has_mpi
       need util-linux has setarch
+      need abigail-tools has abidiff
+      need doxygen has doxygen
+      # Packages, and the clean root that they are installed in.
+      need dpkg-dev has dpkg-shlibdeps
+      need debootstrap has debootstrap
       ;;
     fuzz) need clang has clang++ ;;
     format) need clang-format-14 has clang-format-14 ;;

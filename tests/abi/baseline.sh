@@ -10,6 +10,8 @@ header=$1 map=$2 baseline=$3 cc=$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+command -v abidiff > /dev/null ||
+  { echo "baseline.sh: abidiff is not here: scripts/install_dependencies.sh test" >&2; exit 1; }
 "$here/header_library.sh" "$header" "$map" "$cc" "$work/libsymm.so"
 status=0
 # Every kind of change, not only those that abidiff takes for harmful. The baseline serves every
