@@ -12,7 +12,8 @@ set -euo pipefail
 
 packages=$1 version=$2 readme=$3 consumer=$4
 here=$(cd "$(dirname "$0")" && pwd)
-make_seconds=280 # of which most is the network's and the disk's
+# Bounds, of which the network takes most.
+make_seconds=280 run_seconds=170
 
 skip() {
   echo "skipped: $*"
@@ -54,8 +55,11 @@ if [ "${5:-}" != inside ]; then
     fi
     mv "$archive.$$" "$archive"
   fi
-  exec timeout 170 unshare --mount --net bash "$0" "$packages" "$version" "$readme" "$consumer" \
-    inside "$archive"
+  status=0
+  timeout "$run_seconds" unshare --mount --net bash "$0" "$packages" "$version" "$readme" \
+    "$consumer" inside "$archive" || status=$?
+  [ "$status" != 124 ] || echo "clean_root.sh: no end within $run_seconds s" >&2
+  exit "$status"
 fi
 
 # ---- Inside -----------------------------------------------------------------------------------

@@ -64,9 +64,11 @@ if [ -d "$source/bindings" ]; then
         agrees "$name" "$said"
         ;;
       */pom.xml)
-        # Of the project, not of its parent or what it depends on.
-        agrees "$name" "$(sed '/<parent>/,/<\/parent>/d' "$file" |
-          sed -nE 's/.*<version>(.*)<\/version>.*/\1/p' | head -n 1)"
+        # Of the project, not of what it depends on; a module may leave it to its parent.
+        said=$(sed '/<parent>/,/<\/parent>/d; /<dependenc/,$d; /<build>/,$d' "$file" |
+          sed -nE 's/.*<version>(.*)<\/version>.*/\1/p' | head -n 1)
+        [ -n "$said" ] || said=$(first "$file" 's/.*<version>(.*)<\/version>.*/\1/p')
+        agrees "$name" "$said"
         ;;
       */gradle.properties | */build.gradle*)
         said=$(first "$file" "s/^version *= *[\"']?([0-9][^\"']*)[\"']? *\$/\1/p")
