@@ -71,6 +71,7 @@ void Comm::end_child(const Failure& failure) {
   {
     std::lock_guard lock(child_mutex_);
     child = child_.lock();
+    if (child && child_end_.status == SYMM_OK) child_end_ = failure;
   }
   if (child) child->end_with(failure);
 }

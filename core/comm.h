@@ -131,10 +131,12 @@ class Comm : public ExitListener, public std::enable_shared_from_this<Comm> {
   std::shared_ptr<std::vector<Watched>> watched_;  // touched in the helper thread only
   std::atomic<bool> left_{false};
 
-  // The exchange of the communicator that a split is making: this one's fault ends its waits too,
-  // since a rank that dies before it has joined is one the new star has never seen.
+  // The exchange of the communicator that a split is making: a fault of this one, or a rank's word
+  // that the split will fail, ends its waits too, since a rank that is lost before it has joined is
+  // one the new star has never seen.
   std::mutex child_mutex_;
   std::weak_ptr<Exchange> child_;
+  Failure child_end_;  // what ended it so; ranks are this communicator's
 
   std::atomic<uint32_t> busy_{0};  // the CallLock's
   uint64_t windows_made_ = 0;

@@ -42,6 +42,9 @@ std::shared_ptr<Fd> open_own_pidfd() {
 #ifdef SYS_pidfd_open
   auto fd = std::make_shared<Fd>(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
   if (*fd) return fd;
+  if (errno == EMFILE || errno == ENFILE) {
+    throw Error(SYMM_SYSTEM, text("pidfd_open: ", errno_text(errno)));
+  }
 #endif
   return nullptr;
 }
@@ -240,7 +243,10 @@ void Comm::connect(const StarAddress& star, const std::shared_ptr<StarHub>& hub,
       parent->child_ = exchange_;
     }
     // A fault of the parent that came before it knew its child.
-    if (parent->fault_.is_set()) exchange_->end_with(parent->fault_.get());
+    if (parent->fault_.is_set()) parent->end_child(parent->fault_.get());
+    parent->exchange_->set_on_doomed([weak = parent->weak_from_this()](const Failure& failure) {
+      if (const auto self = weak.lock()) self->end_child(failure);
+    });
   }
   if (attendance != nullptr) {
     attendance->on_lost([weak = std::weak_ptr<Exchange>(exchange_)](const Failure& failure) {
@@ -263,11 +269,14 @@ void Comm::set_up_engine(Deadline deadline) {
   CpuInfo own{cpu::best_level(), affinity()};
   Exchange::Contribution facts_of_own;
   facts_of_own.blob = encode(own);
-  if (one_host_) facts_of_own.fd = open_own_pidfd();
+  facts_of_own.failure = attempt([&] {
+    if (one_host_) facts_of_own.fd = open_own_pidfd();
+  });
   auto facts = gather(kCreate, std::move(facts_of_own), deadline);
   level_ = own.level;
   std::vector<unsigned long> everyones(own.mask.size());
   const Failure understood = attempt([&] {
+    facts.check_fds();
     for (const Bytes& blob : facts.blobs) {
       const CpuInfo info = decode_cpu_info(blob);
       level_ = std::min(level_, info.level);
@@ -302,6 +311,7 @@ void Comm::set_up_engine(Deadline deadline) {
   });
   auto shared = gather(kCreate, {made, {}, arena}, deadline);
   const Failure mapped = attempt([&] {
+    shared.check_fds();
     if (rank_ != 0) arena_ = shared_mapping(key, shared.fds[0], 0, bytes);
     // What every call touches exists before the first one does; the rest comes at first touch.
     if (rank_ == 0) commit(*arena, 0, std::min(bytes, kArenaCommitBytes));
@@ -360,17 +370,22 @@ std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions&
       const Bytes& blob = stars.blobs[static_cast<size_t>(members[0])];
       child->connect(decode_star_address(blob), hub, this, nullptr, deadline);
     });
-    if (built.rank != kNoRank && !members.empty()) {
+    Failure ended;
+    if (exchange_) exchange_->set_on_doomed(nullptr);
+    {
+      // From here on the two owe each other nothing.
+      std::lock_guard lock(child_mutex_);
+      child_.reset();
+      ended = std::exchange(child_end_, {});
+    }
+    if (built.status != SYMM_OK && ended.status != SYMM_OK) {
+      built = ended;
+    } else if (built.rank != kNoRank && !members.empty()) {
       // The rank to blame is told in the numbers of the communicator that lives on.
       built.rank = members[static_cast<size_t>(built.rank)];
       if (built.rank != rank_) {
         built.message = text("in the new communicator of color ", color, ": ", built.message);
       }
-    }
-    {
-      // From here on the two owe each other nothing.
-      std::lock_guard lock(child_mutex_);
-      child_.reset();
     }
     // Groups that failed say so here; that takes them up to the deadline and the hub's grace.
     agree(kSplit, built, Deadline(deadline.when() + std::chrono::seconds(5)));

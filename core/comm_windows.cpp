@@ -92,6 +92,7 @@ std::shared_ptr<Window> Comm::alloc_window(size_t bytes, const Failure& failure)
 
     const Failure mapped = attempt([&] {
       if (slice == 0) return;
+      said.check_fds();
       if (rank_ != 0) {
         if (said.fds[0]) file = std::make_shared<Fd>(std::move(said.fds[0]));
         map_all(file);
@@ -140,6 +141,7 @@ std::shared_ptr<Window> Comm::register_window(size_t bytes, const Backing& backi
     const auto parts = decode_parts(said.blobs);
 
     const Failure mapped = attempt([&] {
+      said.check_fds();
       for (size_t rank = 0; rank < ranks && bytes > 0; ++rank) {
         if (static_cast<int>(rank) != rank_) map(rank, said.fds[rank], parts[rank].offset);
       }

@@ -87,11 +87,7 @@ bool Connection::receive() {
     }
     if (accept_fds_) {
       keep_received_fds(&message);
-      if ((message.msg_flags & MSG_CTRUNC) != 0) {
-        end("file descriptors sent by the peer were lost: raise the limit on open files (ulimit "
-            "-n)");
-        return false;
-      }
+      if ((message.msg_flags & MSG_CTRUNC) != 0) fds_lost_ = true;
       if (received_fds_.size() > kMostWaitingFds) {
         end("the peer sent too many file descriptors");
         return false;
@@ -208,6 +204,12 @@ void Connection::update_events() {
 }
 
 std::vector<Fd> Connection::take_fds(size_t n) {
+  if (fds_lost_ && n > 0) {
+    // Which of them came is not known.
+    fds_lost_ = false;
+    received_fds_.clear();
+    return {};
+  }
   if (received_fds_.size() < n) throw WireError("a frame lacks its file descriptors");
   std::vector<Fd> fds;
   for (size_t i = 0; i < n; ++i) {

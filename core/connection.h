@@ -33,8 +33,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Replaces both callbacks: a connection passes from handshake to its purpose.
   void hand_over(size_t most_payload, bool accept_fds, OnFrame on_frame, OnClosed on_closed);
   void send(uint32_t type, const Bytes& payload, SharedFds fds = {});
-  // The next `n` fds the peer sent, in its order; throws WireError if fewer have come. An fd is
-  // here at the latest when the frame is that it was sent with.
+  // The next `n` fds the peer sent, in its order; throws WireError if fewer were sent, and returns
+  // none of them if this process had no room for some. An fd is here at the latest when the frame
+  // is that it was sent with.
   std::vector<Fd> take_fds(size_t n);
   void close();
   // Sends what is queued, for at most `linger`, then closes. No callback is called any more.
@@ -69,6 +70,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   OnClosed on_closed_;
   std::deque<Outgoing> queue_;
   std::deque<Fd> received_fds_;
+  bool fds_lost_ = false;
   std::optional<Reactor::Timer> retry_;
   std::optional<Reactor::Timer> linger_;
   uint32_t events_ = 0;

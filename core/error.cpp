@@ -1,5 +1,6 @@
 #include "core/error.h"
 
+#include <cerrno>
 #include <cstring>
 
 namespace symm {
@@ -8,7 +9,10 @@ std::string errno_text(int error) {
   char buffer[256];
   // The GNU strerror_r, which may return a static string instead of using the buffer.
   const char* name = strerror_r(error, buffer, sizeof buffer);
-  return text(name, " (errno ", error, ")");
+  const char* remedy = error == EMFILE   ? "; raise the limit on open files (ulimit -n)"
+                       : error == ENFILE ? "; raise the system's limit on open files (fs.file-max)"
+                                         : "";
+  return text(name, " (errno ", error, ")", remedy);
 }
 
 const char* status_name(int32_t status) {

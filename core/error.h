@@ -39,7 +39,7 @@ std::string text(const Parts&... parts) {
   return stream.str();
 }
 
-// "Connection refused (errno 111)".
+// "Connection refused (errno 111)"; with the remedy where there is one for any caller.
 std::string errno_text(int error);
 
 // Statuses after which a communicator never works again (symm.h, "Sticky errors").

@@ -37,6 +37,11 @@ Fd connect_to_star(const StarAddress& star, const std::string& host_id_of_hub, D
     std::string detail;
     Fd fd = connect_once(endpoint, deadline.share(ways.size() - i), &error, &detail);
     if (fd) return fd;
+    // Of this rank and not of rank 0, as is another user's socket (EACCES).
+    if (lacks_resources(error) || error == EACCES) {
+      throw Error(SYMM_SYSTEM, text("cannot connect to rank 0 at ", endpoint.display(), ": ",
+                                    detail.empty() ? errno_text(error) : detail));
+    }
     problems += text(problems.empty() ? "" : "; ", endpoint.display(), ": ",
                      detail.empty() ? errno_text(error) : detail);
   }
@@ -58,8 +63,7 @@ std::shared_ptr<Exchange> Exchange::open(const StarAddress& star,
   if (hub != nullptr) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
-      throw Error(SYMM_SYSTEM, text("socketpair: ", errno_text(errno),
-                                    "; raise the limit on open files (ulimit -n)"));
+      throw Error(SYMM_SYSTEM, text("socketpair: ", errno_text(errno)));
     }
     Fd mine(pair[0]);
     hub->add_local(Fd(pair[1]), join);
@@ -76,8 +80,9 @@ void Exchange::wait_until_joined(Deadline deadline) {
   shared.changed.wait_until(lock, deadline.when(), [&] {
     return shared.joined || shared.refused || shared.fault || shared.closed;
   });
-  if (shared.fault) throw Error(shared.fault->status, shared.fault->message, shared.fault->rank);
+  // The end of the connection follows its refusal, and says less.
   if (shared.refused) throw Error(shared.refused->status, shared.refused->message, 0);
+  if (shared.fault) throw Error(shared.fault->status, shared.fault->message, shared.fault->rank);
   if (shared.closed) throw Error(SYMM_PEER, "rank 0 ended the connection", 0);
   if (!shared.joined) throw Error(SYMM_TIMEOUT, "rank 0 does not answer", 0);
 }
@@ -142,7 +147,19 @@ void Exchange::on_frame(const std::shared_ptr<Shared>& shared, Connection& conne
         std::lock_guard lock(shared->mutex);
         shared->result = std::move(result);
         shared->result_fds = std::move(fds);
+        shared->doomed.reset();
         shared->changed.notify_all();
+        return;
+      }
+      case kDoomed: {
+        const Failure failure = decode_failure(frame.payload);
+        OnDoomed on_doomed;
+        {
+          std::lock_guard lock(shared->mutex);
+          if (!shared->doomed) shared->doomed = failure;
+          on_doomed = shared->on_doomed;
+        }
+        if (on_doomed) on_doomed(failure);
         return;
       }
       case kFault:
@@ -185,6 +202,16 @@ void Exchange::set_on_fault(OnFault on_fault) {
   if (fault) on_fault(*fault);
 }
 
+void Exchange::set_on_doomed(OnDoomed on_doomed) {
+  std::optional<Failure> doomed;
+  {
+    std::lock_guard lock(shared_->mutex);
+    shared_->on_doomed = on_doomed;
+    doomed = shared_->doomed;
+  }
+  if (doomed && on_doomed) on_doomed(*doomed);
+}
+
 Exchange::Gathered Exchange::gather(const std::string& kind, Contribution contribution,
                                     Deadline deadline) {
   Gather gather;
@@ -224,7 +251,8 @@ Exchange::Gathered Exchange::gather(const std::string& kind, Contribution contri
     Gathered gathered;
     gathered.blobs = std::move(result.blobs);
     gathered.fds.resize(gathered.blobs.size());
-    for (size_t i = 0; i < result.fd_ranks.size(); ++i) {
+    gathered.fds_lost = shared.result_fds.size() < result.fd_ranks.size();
+    for (size_t i = 0; i < shared.result_fds.size(); ++i) {
       gathered.fds[static_cast<size_t>(result.fd_ranks[i])] = std::move(shared.result_fds[i]);
     }
     shared.result_fds.clear();
@@ -238,6 +266,12 @@ Exchange::Gathered Exchange::gather(const std::string& kind, Contribution contri
         0);
   }
   throw Error(SYMM_TIMEOUT, text("rank 0 does not answer in ", kind, " before the deadline"), 0);
+}
+
+void Exchange::Gathered::check_fds() const {
+  if (!fds_lost) return;
+  throw Error(SYMM_SYSTEM,
+              text("no room for the file descriptors of other ranks: ", errno_text(EMFILE)));
 }
 
 void Exchange::send_fault(const Failure& failure) {

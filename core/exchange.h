@@ -44,12 +44,22 @@ class Exchange {
   struct Gathered {
     std::vector<Bytes> blobs;  // by rank
     std::vector<Fd> fds;       // by rank; empty for ranks without one and ranks of this process
+    bool fds_lost = false;     // this process had no room for them
+
+    // Throws SYSTEM if they were lost: this rank's failure in the next step.
+    void check_fds() const;
   };
   // Collective: the same kind on every rank, steps in the same order. All ranks return, or all
   // throw: the failure of the lowest rank that has one (not sticky, the star works on), or the
   // fault. After the deadline the hub is asked to end the step; only a hub that does not answer is
   // left alone.
   Gathered gather(const std::string& kind, Contribution contribution, Deadline deadline);
+
+  // Called in the helper thread when a rank has said that the next step, or the one that this rank
+  // is in, will fail: whoever waits for that rank elsewhere need not. Also for what has come
+  // already. Null: nobody waits any more.
+  using OnDoomed = std::function<void(const Failure&)>;
+  void set_on_doomed(OnDoomed on_doomed);
 
   // Ends this rank's waits with a fault that came another way than through the star. Any thread.
   void end_with(const Failure& failure) { record_fault(shared_, failure); }
@@ -76,7 +86,9 @@ class Exchange {
     std::optional<Failure> refused;
     std::optional<Result> result;
     std::vector<Fd> result_fds;
+    std::optional<Failure> doomed;  // the step that has no result yet
     OnFault on_fault;
+    OnDoomed on_doomed;
   };
   static void on_frame(const std::shared_ptr<Shared>& shared, Connection& connection,
                        const Frame& frame);

@@ -78,7 +78,12 @@ Listener::Listener(Endpoint endpoint, Fd fd, bool serves_meetings, std::string t
       fd_(std::move(fd)),
       reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       serves_meetings_(serves_meetings),
-      tokens_{std::move(token)} {}
+      tokens_{std::move(token)} {
+  if (!reserve_ && (errno == EMFILE || errno == ENFILE)) {
+    throw Error(SYMM_SYSTEM,
+                text("cannot listen at ", endpoint_.display(), ": ", errno_text(errno)));
+  }
+}
 
 void Listener::serve_token(const std::string& token) {
   reactor_->run_and_wait([&] { tokens_.insert(token); });
@@ -99,6 +104,16 @@ void Listener::accept_all() {
       if ((errno == EMFILE || errno == ENFILE) && reserve_) {
         reserve_.reset();
         Fd dropped(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        // Who looks for a meeting tries again; who comes to a star has no other place to go.
+        if (dropped && !serves_meetings_) {
+          const Bytes why = encode_frame(
+              kRefused,
+              encode(Failure{SYMM_SYSTEM, 0,
+                             text("rank 0 has no room for the connection of another rank: ",
+                                  errno_text(EMFILE))}));
+          [[maybe_unused]] const ssize_t n =
+              ::send(dropped.get(), why.data(), why.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+        }
         dropped.reset();
         reserve_ = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
         continue;

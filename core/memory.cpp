@@ -18,6 +18,9 @@
 namespace symm {
 namespace {
 
+// Memory that is made to exist at a time: takes a fraction of a millisecond.
+constexpr size_t kCommitPiece = size_t{4} << 20;
+
 // A file size beyond RLIMIT_FSIZE is not an error to the kernel but SIGXFSZ.
 void check_file_size(size_t bytes) {
   rlimit limit{};
@@ -69,9 +72,7 @@ std::shared_ptr<Fd> create_memfd(const char* name, size_t bytes) {
   check_file_size(bytes);
   auto fd = std::make_shared<Fd>(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!*fd) {
-    throw Error(SYMM_SYSTEM,
-                text("memfd_create: ", errno_text(errno),
-                     errno == EMFILE ? "; raise the limit on open files (ulimit -n)" : ""));
+    throw Error(SYMM_SYSTEM, text("memfd_create: ", errno_text(errno)));
   }
   if (ftruncate(fd->get(), static_cast<off_t>(bytes)) != 0) {
     throw Error(SYMM_OUT_OF_MEMORY,
@@ -83,14 +84,22 @@ std::shared_ptr<Fd> create_memfd(const char* name, size_t bytes) {
 }
 
 void commit(const Fd& fd, size_t offset, size_t bytes) {
-  if (bytes == 0) return;
-  int result;
-  do {
-    result = fallocate(fd.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
-  } while (result != 0 && errno == EINTR);
-  if (result == 0) return;
-  if (errno == EOPNOTSUPP) return;  // then pages come at first touch
-  throw Error(SYMM_OUT_OF_MEMORY, text("no memory for ", bytes, " bytes: ", errno_text(errno)));
+  // In pieces: many kernels give up at a signal and undo what the call had done, so that under a
+  // profiler's timer one call for everything would begin again for ever.
+  size_t piece = kCommitPiece;
+  while (bytes > 0) {
+    const size_t now = std::min(piece, bytes);
+    if (fallocate(fd.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(now)) == 0) {
+      offset += now;
+      bytes -= now;
+    } else if (errno == EINTR) {
+      piece = std::max(piece / 2, page_size());
+    } else if (errno == EOPNOTSUPP) {
+      return;  // then pages come at first touch
+    } else {
+      throw Error(SYMM_OUT_OF_MEMORY, text("no memory for ", bytes, " bytes: ", errno_text(errno)));
+    }
+  }
 }
 
 Mapping::Mapping(const Fd& fd, size_t offset, size_t bytes) : size_(bytes) {

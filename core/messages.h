@@ -5,7 +5,7 @@
 //              server -> caller  RECEIVED, then WELCOME or REFUSED; REFUSED after WELCOME is the
 //                                loss of a rank that was not in the star yet
 // A star:      member -> hub     JOIN, then GATHER..., EXPIRED, FAULT, GOODBYE
-//              hub -> member     JOINED or REFUSED, then RESULT..., FAULT, GOODBYE
+//              hub -> member     JOINED or REFUSED, then DOOMED and RESULT..., FAULT, GOODBYE
 //
 // Decoders throw WireError on anything that is not exactly one such message; they see bytes of
 // whoever connects. HELLO and REFUSED keep their layout up to the protocol range for ever, so that
@@ -42,6 +42,7 @@ enum MessageType : uint32_t {
   kResult = 9,
   kFault = 10,
   kGoodbye = 11,
+  kDoomed = 12,
 };
 
 // Bounds on payloads: before a peer has shown that it belongs here, and after.
@@ -139,7 +140,7 @@ struct Expired {
 Bytes encode(const StarAddress& star);
 Bytes encode(const Hello& hello);
 Bytes encode(const Welcome& welcome);
-Bytes encode(const Failure& failure);  // REFUSED and FAULT
+Bytes encode(const Failure& failure);  // REFUSED, FAULT and DOOMED
 Bytes encode(const Join& join);
 Bytes encode(const Gather& gather);
 Bytes encode(const Result& result);

@@ -1,7 +1,5 @@
 #include "core/reactor.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -14,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/process.h"
+#include "core/thread.h"
 
 namespace symm {
 namespace {
@@ -47,21 +46,11 @@ std::shared_ptr<Reactor> Reactor::acquire() {
   std::lock_guard lock(current_mutex());
   if (globals().current == nullptr) {
     auto* reactor = new Reactor;
-    // The thread inherits a full signal mask: the program's handlers run in the program's threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-      std::thread thread([reactor] { reactor->run(); });
-      pthread_setname_np(thread.native_handle(), "symm-helper");
-      thread.detach();
-    } catch (const std::system_error& e) {
-      pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (const int error = start_thread("symm-helper", [reactor] { reactor->run(); })) {
       delete reactor;
-      throw Error(SYMM_SYSTEM, text("cannot start the helper thread: ", e.what(),
+      throw Error(SYMM_SYSTEM, text("cannot start the helper thread: ", errno_text(error),
                                     "; raise the limit on threads (ulimit -u)"));
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     globals().current = reactor;
   }
   Reactor* reactor = globals().current;
@@ -83,8 +72,7 @@ void Reactor::release(Reactor* reactor) {
 Reactor::Reactor()
     : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!epoll_ || !wake_) {
-    throw Error(SYMM_SYSTEM, text("epoll_create1 or eventfd: ", errno_text(errno),
-                                  "; raise the limit on open files (ulimit -n)"));
+    throw Error(SYMM_SYSTEM, text("epoll_create1 or eventfd: ", errno_text(errno)));
   }
   note_opened(epoll_.get());
   note_opened(wake_.get());

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/address_file.h"
+#include "core/attempt.h"
 #include "core/digest.h"
 #include "core/meeting.h"
 #include "core/process.h"
@@ -23,6 +24,8 @@ constexpr auto kFirstPause = std::chrono::milliseconds(2);
 constexpr auto kLongestPause = std::chrono::milliseconds(50);
 // A server answers a HELLO in microseconds; what listens and does not is something else.
 constexpr int kAnswerMs = 5000;
+// How long rank 0, which cannot go on, looks for the server to tell the others.
+constexpr int kTellMs = 2000;
 // How long rank 0 stays with a meeting that has failed.
 constexpr int kTellLatecomersMs = 3000;
 // How long after its own deadline a rank waits for the server's word on who is missing.
@@ -220,6 +223,9 @@ class Search {
     Fd fd = connect_once(endpoint, soon, &error, &detail);
     if (!fd) {
       problem_ = text(endpoint.display(), ": ", detail.empty() ? errno_text(error) : detail);
+      if (lacks_resources(error)) {
+        throw Error(SYMM_SYSTEM, text("cannot connect to ", problem_));
+      }
       return nullptr;
     }
     auto visit = std::make_unique<Visit>(std::move(fd), hello);
@@ -363,6 +369,19 @@ void serve(const Address& address, const std::string& file_path, Served* served)
   }
 }
 
+// Where others may reach the star of rank 0 by TCP.
+std::vector<std::string> star_hosts(const Address& address, const Served& served) {
+  if (address.kind == Address::Kind::kUnix) return {};
+  if (address.kind != Address::Kind::kServed && !served.hosts.empty()) return served.hosts;
+  // Served by another process. On its host it is known how others name this one.
+  if (address.host_id != host_identity()) return interface_addresses();
+  std::vector<std::string> hosts;
+  for (const Endpoint& endpoint : address.endpoints) {
+    if (!endpoint.is_unix()) hosts.push_back(endpoint.host);
+  }
+  return hosts;
+}
+
 // Communicators that are created at once over one file have names of their own, and files too: each
 // comes and goes with its own meeting.
 std::string file_of(const Address& address, const std::string& name) {
@@ -422,6 +441,18 @@ Meeting meet(const Address& address, const std::string& address_text, Hello hell
              Deadline deadline) {
   Meeting meeting;
   Served served;
+  // What keeps rank 0 from going on. The others are told, for which the descriptors of what it has
+  // opened may be needed.
+  Failure own;
+  const auto give_up = [&](const Failure& failure) {
+    own = failure;
+    meeting = Meeting();
+    if (hello.failure.status == SYMM_OK) hello.failure = own;
+    deadline = deadline.sooner(Deadline::after_ms(kTellMs));
+  };
+  const auto throw_own = [&own] {
+    if (own.status != SYMM_OK) throw Error(own.status, own.message, own.rank);
+  };
   const std::string file_path = file_of(address, hello.name);
   std::function<bool()> serve_if_rank_0 = [] { return false; };
   if (hello.rank == 0) {
@@ -430,22 +461,22 @@ Meeting meet(const Address& address, const std::string& address_text, Hello hell
       return address.kind != Address::Kind::kServed && served.listeners.empty();
     };
     serve_if_rank_0();
-    meeting.hub = StarHub::open(hello.size);
-    std::vector<std::string> hosts = served.hosts;
-    if (address.kind == Address::Kind::kServed || hosts.empty()) {
-      // Served by another process. On its host it is known how others name this one.
-      hosts = interface_addresses();
-      if (address.host_id == host_identity()) {
-        hosts.clear();
-        for (const Endpoint& endpoint : address.endpoints) {
-          if (!endpoint.is_unix()) hosts.push_back(endpoint.host);
-        }
-      }
-      if (address.kind == Address::Kind::kUnix) hosts.clear();
-    }
-    hello.star = open_star(*meeting.hub, hosts, &meeting.listeners);
+    const Failure failure = attempt([&] {
+      meeting.hub = StarHub::open(hello.size);
+      hello.star = open_star(*meeting.hub, star_hosts(address, served), &meeting.listeners);
+    });
+    if (failure.status != SYMM_OK) give_up(failure);
   }
-  auto visit = Search(address, address_text, file_path, deadline, serve_if_rank_0).run(hello);
+  std::unique_ptr<Visit> visit;
+  while (!visit) {
+    try {
+      visit = Search(address, address_text, file_path, deadline, serve_if_rank_0).run(hello);
+    } catch (const Error& e) {
+      throw_own();
+      if (e.status() != SYMM_SYSTEM || !meeting.hub) throw;
+      give_up(failure_of(e));
+    }
+  }
   const bool by_rank_0 = address.kind != Address::Kind::kServed;
   const std::string server =
       text(by_rank_0 ? "rank 0" : "the process", ", which serves address \"", address_text, "\",");
@@ -459,6 +490,7 @@ Meeting meet(const Address& address, const std::string& address_text, Hello hell
       if (!is_sticky(e.status()) && !served.listeners.empty()) {
         wait_until_told(served.address.token, hello.name, deadline);
       }
+      throw_own();
       throw;
     }
   }();

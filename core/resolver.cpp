@@ -2,7 +2,6 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -11,10 +10,9 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <system_error>
-#include <thread>
 
 #include "core/error.h"
+#include "core/thread.h"
 
 namespace symm {
 namespace {
@@ -98,32 +96,13 @@ void run(const std::string& host, const std::shared_ptr<LookUp>& look_up) {
   look_up->finished.notify_all();
 }
 
-// The caller's signals are not for this thread.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
-
 std::shared_ptr<LookUp> start_or_join(const std::string& host) {
   std::unique_lock lock(look_ups().mutex);
   auto& slot = look_ups().pending[{getpid(), host}];
   if (slot != nullptr) return slot;
   slot = std::make_shared<LookUp>();
   const std::shared_ptr<LookUp> look_up = slot;
-  try {
-    const SignalsBlocked blocked;
-    std::thread(run, host, look_up).detach();
-  } catch (const std::system_error&) {
+  if (start_thread("symm-resolver", [host, look_up] { run(host, look_up); }) != 0) {
     // No more threads: better an answer late than none.
     lock.unlock();
     run(host, look_up);

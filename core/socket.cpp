@@ -145,7 +145,7 @@ bool connected_to_itself(int fd) {
          std::memcmp(&local.storage, &peer.storage, local.length) == 0;
 }
 
-Fd connect_unix(const Endpoint& endpoint, int* error) {
+Fd connect_unix(const Endpoint& endpoint, int* error, std::string* detail) {
   SocketAddress address;
   if (!unix_address(endpoint.unix_name, &address)) {
     *error = ENAMETOOLONG;
@@ -162,8 +162,11 @@ Fd connect_unix(const Endpoint& endpoint, int* error) {
   } while (result != 0 && errno == EINTR);
   if (result == 0) {
     // Abstract names have no permissions: another user may have been there first.
-    if (peer_credentials(fd.get()).uid == geteuid()) return fd;
+    const uid_t owner = peer_credentials(fd.get()).uid;
+    if (owner == geteuid()) return fd;
     *error = EACCES;
+    *detail = text("its process is of user ", owner, ", this one of user ", geteuid(),
+                   "; run every rank as the same user");
     return Fd();
   }
   // EAGAIN: the listener's backlog is full. As for TCP that is "nobody takes it now, try again".
@@ -208,6 +211,14 @@ std::string numeric_host(const sockaddr* address, socklen_t length) {
 }
 
 }  // namespace
+
+int Fd::above_standard_streams(int fd) {
+  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return moved;
+}
 
 void Fd::reset() {
   // Not retried after EINTR: Linux has closed it by then.
@@ -283,7 +294,7 @@ Endpoint local_endpoint(int fd) {
 Fd connect_once(const Endpoint& endpoint, Deadline deadline, int* error, std::string* detail) {
   *error = 0;
   detail->clear();
-  if (endpoint.is_unix()) return connect_unix(endpoint, error);
+  if (endpoint.is_unix()) return connect_unix(endpoint, error, detail);
   const Resolution resolution = resolve(endpoint.host, endpoint.port, deadline);
   if (resolution.error != 0) {
     *error = EHOSTUNREACH;
@@ -291,6 +302,11 @@ Fd connect_once(const Endpoint& endpoint, Deadline deadline, int* error, std::st
     return Fd();
   }
   return connect_any(resolution.addresses, deadline, error);
+}
+
+bool lacks_resources(int connect_error) {
+  return connect_error == EMFILE || connect_error == ENFILE || connect_error == ENOMEM ||
+         connect_error == ENOBUFS;
 }
 
 Fd connect_any(const std::vector<SocketAddress>& addresses, Deadline deadline, int* error) {
@@ -351,7 +367,12 @@ PeerCredentials peer_credentials(int fd) {
 
 std::string host_identity() {
   std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  if (!file && (errno == EMFILE || errno == ENFILE)) {
+    // Not taken for a missing /proc: this rank would seem to be on a host of its own.
+    throw system_error("cannot read this host's identity", errno);
+  }
+  std::getline(file, boot);
   struct stat network = {};
   if (boot.empty() || ::stat("/proc/self/ns/net", &network) != 0) {
     // Without /proc nothing says that two processes share a host: each is then a host of its own.

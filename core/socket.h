@@ -4,6 +4,7 @@
 #define SYMM_CORE_SOCKET_H_
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <string>
@@ -17,7 +18,10 @@ namespace symm {
 class Fd {
  public:
   Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
+  // Takes the descriptor over, errno included where it is none. One of the numbers of standard
+  // input, output and error, which a program that has these closed gets first, is moved above them:
+  // whoever in the program still prints would write into symm's sockets and windows.
+  explicit Fd(int fd) : fd_(fd > STDERR_FILENO || fd < 0 ? fd : above_standard_streams(fd)) {}
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd& operator=(Fd&& other) noexcept {
     if (this != &other) {
@@ -37,6 +41,8 @@ class Fd {
   Fd duplicate() const;  // throws SYSTEM
 
  private:
+  static int above_standard_streams(int fd);
+
   int fd_ = -1;
 };
 
@@ -67,8 +73,9 @@ void tune_connection(int fd);
 
 // A connection, tried once: waits at most until `deadline` (name look-up included), and tries every
 // address of the host. Returns an empty Fd and sets *error (errno value) where it fails. Host names
-// are resolved each time; failures of that are EHOSTUNREACH with *detail. A unix listener whose
-// backlog is full is ECONNREFUSED, as is a TCP port that answered with ourselves: try again later.
+// are resolved each time; failures of that are EHOSTUNREACH with *detail, and a unix listener of
+// another user is EACCES with *detail. A unix listener whose backlog is full is ECONNREFUSED, as is
+// a TCP port that answered with ourselves: try again later.
 Fd connect_once(const Endpoint& endpoint, Deadline deadline, int* error, std::string* detail);
 
 // The part of connect_once() that comes after the look-up: the first of the addresses that takes a
@@ -76,6 +83,9 @@ Fd connect_once(const Endpoint& endpoint, Deadline deadline, int* error, std::st
 // cost the others their turn. *error is the first address's.
 struct SocketAddress;
 Fd connect_any(const std::vector<SocketAddress>& addresses, Deadline deadline, int* error);
+
+// Whether an attempt failed for want of a descriptor or memory here, whatever the place.
+bool lacks_resources(int connect_error);
 
 // Numbers of all this host's interfaces that are up, loopback last; IPv6 link-local ones left out.
 std::vector<std::string> interface_addresses();

@@ -87,7 +87,12 @@ void StarHub::frame(int rank, const Frame& frame) {
       case kGather: {
         Gather gather = decode_gather(frame.payload);
         if (gather.has_fd) {
-          member.fd = std::make_shared<Fd>(std::move(member.connection->take_fds(1)[0]));
+          auto fds = member.connection->take_fds(1);
+          if (fds.empty()) {
+            fds_lost_ = true;
+          } else {
+            member.fd = std::make_shared<Fd>(std::move(fds[0]));
+          }
         }
         this->gather(rank, std::move(gather));
         return;
@@ -137,6 +142,11 @@ void StarHub::gather(int rank, Gather gather) {
     }
   }
   member.gather = std::move(gather);
+  // Those who are on their way to this step may be waiting elsewhere for what will not come.
+  if (Failure failure = member.gather->failure; failure.status != SYMM_OK) {
+    if (failure.rank == kNoRank) failure.rank = rank;
+    broadcast(kDoomed, failure);
+  }
   const bool complete = std::all_of(members_.begin(), members_.end(),
                                     [](const Member& m) { return m.gather.has_value(); });
   if (complete) {
@@ -158,6 +168,11 @@ void StarHub::complete_step() {
     result.failure = failure;
     result.failure.rank = static_cast<int>(rank);
     if (own) break;
+  }
+  if (std::exchange(fds_lost_, false) && result.failure.status == SYMM_OK) {
+    result.failure = {
+        SYMM_SYSTEM, 0,
+        text("no room for the file descriptors of other ranks: ", errno_text(EMFILE))};
   }
   const bool failed = result.failure.status != SYMM_OK;
   if (!failed) {

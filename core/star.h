@@ -5,6 +5,8 @@
 // GATHER is here, and then every rank gets the same RESULT. What ends a communicator (a death, a
 // deadline, an abort, ranks in different steps) becomes one FAULT, the first, told to every rank; a
 // step that was not complete by then never will be. So no two ranks see different ends of one step.
+// That a step will fail because of one rank is told at once (DOOMED), as a hint: the step still
+// ends with every rank's part in it.
 #ifndef SYMM_CORE_STAR_H_
 #define SYMM_CORE_STAR_H_
 
@@ -60,6 +62,7 @@ class StarHub : public std::enable_shared_from_this<StarHub> {
   std::vector<Member> members_;
   uint64_t step_ = 0;
   std::optional<Failure> fault_;
+  bool fds_lost_ = false;  // of this step, for want of room in this process
   bool leaving_ = false;
   std::shared_ptr<StarHub> self_;  // see outlive_references()
 };

@@ -11,11 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "perf/gpu/nccl.h"
 #include "perf/launch.h"
 #include "perf/report.h"
 
 static struct machine machine;
 static struct launch launch;
+static struct gpu_machine gpus;
 
 static uint64_t fresh_seed(void) {
   struct timespec now;
@@ -46,6 +48,12 @@ static void check_memory(const struct perf_options* options) {
   }
 }
 
+static void add_row(struct report* report, const struct row* row) {
+  if (report->row_count < options_row_limit(report->options)) {
+    report->rows[report->row_count++] = *row;
+  }
+}
+
 static FILE* create(const char* path) {
   FILE* file = fopen(path, "w");
   if (file == NULL) {
@@ -73,47 +81,52 @@ static void show_progress(const struct perf_options* options, const char* text) 
   }
 }
 
-/* The cell that the last row belongs to is complete when another line follows. */
-static void show_cell(const struct report* report, FILE* table, int* shown) {
-  if (report->row_count > 0 && report->rows[report->row_count - 1].cell != *shown) {
-    *shown = report->rows[report->row_count - 1].cell;
-    if (table != NULL) {
-      if (*shown == 0) {
-        table_header(report, table);
-      }
-      table_cell(report, *shown, table);
+/* Takes in torch's rows of a cell whose others are all there, and shows it. */
+static void finish_cell(struct report* report, int cell, FILE* table) {
+  const int gpu = report->options->gpu;
+  for (int i = 0; i < report->torch_row_count; ++i) {
+    if (report->torch_rows[i].cell == cell) {
+      add_row(report, &report->torch_rows[i]);
     }
+  }
+  if (table != NULL && report->row_count > 0) {
+    if (cell == 0) {
+      (gpu ? gpu_table_header : table_header)(report, table);
+    }
+    (gpu ? gpu_table_cell : table_cell)(report, cell, table);
   }
 }
 
 /* Reads what the ranks say until they end; 1 once everything was measured. */
 static int collect(struct report* report, FILE* table, int* started) {
   const int terminal = isatty(STDERR_FILENO);
-  int done = 0, shown = -1;
+  int done = 0, cell = -1;
   char line[ROW_LINE];
   while (launch_read_line(&launch, line, sizeof line)) {
     struct row row;
-    const int is_row = row_parse(line, &row);
-    if (is_row && report->row_count < options_cell_count(report->options) * 3) {
-      report->rows[report->row_count++] = row;
-    } else if (strncmp(line, WORKER_CELL, strlen(WORKER_CELL)) == 0) {
+    if (row_parse(line, &row)) {
+      add_row(report, &row);
+    } else if (strncmp(line, WORKER_CELL, strlen(WORKER_CELL)) == 0 ||
+               strcmp(line, WORKER_DONE) == 0) {
+      done = strcmp(line, WORKER_DONE) == 0;
       if (terminal) {
         fputs("\r\033[K", stderr);
       }
-      show_cell(report, table, &shown);
-      if (terminal) {
+      if (cell >= 0) {
+        finish_cell(report, cell, table);
+      }
+      if (!done) {
+        cell = atoi(line + strlen(WORKER_CELL));
+      }
+      if (!done && terminal) {
         show_progress(report->options, line + strlen(WORKER_CELL));
       }
     } else if (strncmp(line, WORKER_STARTED, strlen(WORKER_STARTED)) == 0) {
       const char* mpi = line + strlen(WORKER_STARTED);
       snprintf(report->mpi, sizeof report->mpi, "%.127s", strcmp(mpi, "-") == 0 ? "" : mpi);
       *started = 1;
-    } else if (strcmp(line, WORKER_DONE) == 0) {
-      if (terminal) {
-        fputs("\r\033[K", stderr);
-      }
-      show_cell(report, table, &shown);
-      done = 1;
+    } else if (strncmp(line, WORKER_FLOOR, strlen(WORKER_FLOOR)) == 0) {
+      gpu_machine_add_floor(&gpus, line + strlen(WORKER_FLOOR));
     } else if (line[0] != '\0') {
       fprintf(stderr, "%s\n", line); /* mpirun's own */
     }
@@ -129,11 +142,81 @@ static void reset_launch(const struct perf_options* options, uint64_t seed, char
   launch.argv = argv;
 }
 
+/* Before any CUDA call: GPU ranks that are to be timed need GPUs, which this says at once, and
+ * threads where ranks share them. */
+static void prepare_gpus(struct perf_options* options) {
+  char text[4096];
+  /* Each rank's stream needs a hardware queue of its own: 8 unless told, 32 at most. */
+  if (options->ranks > 8) {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  }
+  if (!gpu_machine_read(&gpus, text, sizeof text)) {
+    fprintf(stderr, "symm-perf: no GPU: %s\n", text);
+    exit(1);
+  }
+  if (options->ranks > gpus.count) {
+    if (!options->threads) {
+      fprintf(stderr, "symm-perf: note: %d ranks share %d GPU%s as threads of one process\n",
+              options->ranks, gpus.count, gpus.count == 1 ? "" : "s");
+      options->threads = 1;
+    }
+    if (options->against_nccl == 2 || options->against_torch == 2) {
+      fputs("symm-perf: note: nccl and torch need a GPU for every rank; left out\n", stderr);
+    }
+    if (options->forms == PERF_NO_FORM) {
+      fputs("symm-perf: nothing is left to time\n", stderr);
+      exit(1);
+    }
+    options->against_nccl = options->against_torch = 0;
+  }
+  if (options->against_nccl) {
+    char reason[512] = "libnccl.so.2 is not found (SYMM_PERF_NCCL names it)";
+    const struct nccl* nccl =
+        nccl_find(text, sizeof text) ? nccl_load(text, reason, sizeof reason) : NULL;
+    nccl_version_text(nccl, gpus.nccl, sizeof gpus.nccl);
+    if (nccl == NULL) {
+      fprintf(stderr, "symm-perf: note: NCCL is not timed: %s\n", reason);
+    }
+    setenv("SYMM_PERF_NCCL", nccl != NULL ? text : "", 1); /* what the ranks load */
+  }
+}
+
+/* torch's ranks, to their end, before the others start. */
+static void run_torch(const struct perf_options* options, char** argv, struct report* report) {
+  const int limit = options_row_limit(options);
+  char line[ROW_LINE];
+  reset_launch(options, report->seed, argv);
+  report->torch_rows = calloc((size_t)limit, sizeof *report->torch_rows);
+  const char* const reason = report->torch_rows == NULL ? "out of memory" : launch_torch(&launch);
+  if (reason != NULL) {
+    fprintf(stderr, "symm-perf: note: torch is not timed: %s\n", reason);
+    return;
+  }
+  while (launch_read_line(&launch, line, sizeof line)) {
+    struct row row;
+    if (row_parse(line, &row) && report->torch_row_count < limit) {
+      report->torch_rows[report->torch_row_count++] = row;
+    } else if (strncmp(line, "@torch ", 7) == 0) {
+      snprintf(gpus.torch, sizeof gpus.torch, "%.63s", line + 7);
+    } else if (strncmp(line, "@note ", 6) == 0) {
+      fprintf(stderr, "symm-perf: note: %s\n", line + 6);
+    } else {
+      fprintf(stderr, "%s\n", line);
+    }
+  }
+  if (launch.failed) {
+    fputs("symm-perf: note: torch's ranks failed; what they measured before is shown\n", stderr);
+  }
+}
+
 /* Runs everything with MPI where that is possible, and without it otherwise. */
 static int run(const struct perf_options* options, char** argv, struct report* report,
                FILE* table) {
   char plugin[4096];
   int started = 0;
+  if (options->against_torch) {
+    run_torch(options, argv, report);
+  }
   reset_launch(options, report->seed, argv);
   if (options->against_mpi) {
     const char* const reason = launch_find_mpi(plugin, sizeof plugin);
@@ -173,14 +256,19 @@ int main(int argc, char** argv) {
   }
 
   machine_read(&machine);
-  check_memory(&options);
+  if (options.gpu) {
+    prepare_gpus(&options);
+  } else {
+    check_memory(&options);
+  }
   struct report report;
   memset(&report, 0, sizeof report);
   report.options = &options;
   report.machine = &machine;
   report.seed = options.has_seed ? options.seed : fresh_seed();
   report.symm_version = symm_version();
-  report.rows = calloc((size_t)options_cell_count(&options) * 3, sizeof *report.rows);
+  report.gpus = options.gpu ? &gpus : NULL;
+  report.rows = calloc((size_t)options_row_limit(&options), sizeof *report.rows);
   if (report.rows == NULL) {
     fputs("symm-perf: out of memory\n", stderr);
     return 1;
@@ -196,7 +284,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   if (table != NULL) {
-    table_footer(&report, table);
+    (options.gpu ? gpu_table_footer : table_footer)(&report, table);
   }
   if (json != NULL) {
     json_report(&report, json);
@@ -211,5 +299,6 @@ int main(int argc, char** argv) {
     wrong += report.rows[i].wrong;
   }
   free(report.rows);
+  free(report.torch_rows);
   return wrong > 0;
 }

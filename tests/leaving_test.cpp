@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
+#include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "capi/symm.h"
@@ -118,6 +122,9 @@ TEST(Leaving, ARankStaysAMemberWhileItsWindowsLive) {
 
 // ---- The end of a process ----
 
+// They outlive main and every destructor. Volatile: compilers drop what is only written.
+void* volatile never_freed[4][3];
+
 TEST(Exit, WithLiveHandlesIsClean) {
   run(mixed(2, 2), [](Rank& rank) {
     Comm comm = create(rank);
@@ -126,9 +133,9 @@ TEST(Exit, WithLiveHandlesIsClean) {
     Comm part = split(comm.get(), rank.rank % 2, 0);
     EXPECT_TRUE(adds_up(part.get()));
     EXPECT_TRUE(ok(symm_comm_barrier(comm.get(), nullptr)));
-    // Never freed: these outlive main.
-    static std::vector<void*> reachable[4];
-    reachable[rank.rank] = {comm.release(), window.release(), part.release()};
+    never_freed[rank.rank][0] = comm.release();
+    never_freed[rank.rank][1] = window.release();
+    never_freed[rank.rank][2] = part.release();
   });
 }
 
@@ -144,6 +151,81 @@ TEST(Exit, MayFreeHandlesFromStaticDestructors) {
     EXPECT_TRUE(adds_up(kept_comms.back().get()));
     EXPECT_TRUE(ok(symm_comm_barrier(kept_comms.front().get(), nullptr)));
   });
+}
+
+// What frees a handle, if anything does.
+enum class Fate { kFreed, kAtExitEarly, kAtExitLate, kStaticDestructor, kNever, kFates };
+
+// Frees in the order in which it got them, comms before windows or not as that comes.
+struct Leftovers {
+  ~Leftovers() { free_all(); }
+  void free_all() {
+    for (const auto& free_one : frees) free_one();
+    frees.clear();
+  }
+  std::vector<std::function<void()>> frees;
+};
+Leftovers at_static_destructors;
+Leftovers* const at_exit_early = new Leftovers;
+Leftovers* const at_exit_late = new Leftovers;
+std::vector<void*> never_freed;
+
+void exits_with_handles_in_any_state(Rank& rank) {
+  std::mt19937 random(static_cast<unsigned>(std::stoul(rank.argument)) + 1000u * rank.rank);
+  // Before the library's own handler, hence run after it; and the other way round.
+  std::atexit([] { at_exit_early->free_all(); });
+  std::vector<std::pair<void*, std::function<void()>>> handles;
+  const auto keep_comm = [&](Comm comm) {
+    symm_comm* const raw = comm.release();
+    handles.emplace_back(raw, [raw] { symm_comm_free(raw); });
+    return raw;
+  };
+  const auto keep_window = [&](Window window) {
+    symm_window* const raw = window.release();
+    handles.emplace_back(raw, [raw] { symm_window_free(raw); });
+    return raw;
+  };
+  symm_comm* const comm = keep_comm(create(rank));
+  ASSERT_NE(comm, nullptr);
+  std::atexit([] { at_exit_late->free_all(); });
+  symm_window* const window = keep_window(alloc(comm, 8192));
+  symm_window* registered = nullptr;
+  EXPECT_TRUE(ok(symm_window_register(comm, data(window, rank.rank), 4096, nullptr, &registered)));
+  keep_window(Window(registered));
+  symm_comm* const part = keep_comm(split(comm, rank.rank % 2, 0));
+  keep_window(alloc(part, 64));
+  keep_comm(create_alone());
+  EXPECT_TRUE(adds_up(part));
+  EXPECT_TRUE(ok(symm_comm_barrier(comm, nullptr)));
+  std::shuffle(handles.begin(), handles.end(), random);
+  for (auto& [handle, free_it] : handles) {
+    switch (static_cast<Fate>(random() % static_cast<unsigned>(Fate::kFates))) {
+      case Fate::kFreed:
+        free_it();
+        break;
+      case Fate::kAtExitEarly:
+        at_exit_early->frees.push_back(free_it);
+        break;
+      case Fate::kAtExitLate:
+        at_exit_late->frees.push_back(free_it);
+        break;
+      case Fate::kStaticDestructor:
+        at_static_destructors.frees.push_back(free_it);
+        break;
+      default:
+        never_freed.push_back(handle);
+    }
+  }
+}
+
+TEST(Exit, WithHandlesFreedEarlyLateOrNeverIsClean) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  for (unsigned round = 0; round < 12; ++round) {
+    RunOptions options;
+    options.argument = std::to_string((seed + round) % 1000000007u);
+    run(processes(3), exits_with_handles_in_any_state, options);
+  }
 }
 
 TEST(Exit, IsALeavingNotADeath) {

@@ -1,10 +1,12 @@
 // Ranks that call different things: every one is told both calls, and nothing hangs or is computed.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <chrono>
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "capi/symm.h"
@@ -193,6 +195,54 @@ TEST(Mismatch, OfOneCallTooFewIsFoundAtTheNext) {
     }
     EXPECT_TRUE(fails(SYMM_MISMATCH, status, {"symm_comm_barrier", "symm_all_reduce"}));
   });
+}
+
+// So many bytes of address space, of which only those that are written to cost memory.
+class Space {
+ public:
+  explicit Space(size_t bytes)
+      : bytes_(bytes),
+        start_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
+  ~Space() { munmap(start_, bytes_); }
+  Space(const Space&) = delete;
+  Space& operator=(const Space&) = delete;
+  bool failed() const { return start_ == MAP_FAILED; }
+  void* start() const { return start_; }
+
+ private:
+  size_t bytes_;
+  void* start_;
+};
+
+TEST(Mismatch, OfCountsAlikeInTheirLow32BitsIsToldLikeAnyOther) {
+  constexpr size_t k2To32 = size_t{1} << 32;
+  // Rank for rank in turn: small against large, and two that are both large.
+  for (const Layout layout : {processes(2), processes(3), threads(9)}) {
+    run(layout, [](Rank& rank) {
+      const Comm world = create(rank, comm_options(nullptr, 20000, 20000));
+      ASSERT_NE(world, nullptr);
+      for (const size_t low : {size_t{0}, size_t{2}, size_t{100000}}) {
+        for (const auto& [common, other] :
+             {std::pair{low, k2To32 + low}, std::pair{k2To32 + low, low},
+              std::pair{k2To32 + low, 2 * k2To32 + low}}) {
+          const Comm comm = split(world.get(), 0, rank.rank);
+          const size_t mine = rank.rank == 1 ? other : common;
+          const Space space(mine + 1);
+          ASSERT_FALSE(space.failed());
+          const Stopwatch clock;
+          EXPECT_TRUE(fails(SYMM_MISMATCH,
+                            symm_all_reduce(comm.get(), space.start(), space.start(), mine,
+                                            SYMM_INT8, SYMM_SUM, nullptr),
+                            {"count " + std::to_string(common), "count " + std::to_string(other)}))
+              << common << " against " << other;
+          EXPECT_LT(clock.seconds(), 5 * kSlowdown);
+          if (testing::Test::HasFailure()) return;
+        }
+      }
+      EXPECT_TRUE(adds_up(world.get()));
+    });
+  }
 }
 
 TEST(Mismatch, EndsOnlyTheCommunicatorConcerned) {

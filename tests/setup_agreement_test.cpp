@@ -12,6 +12,7 @@
 #include "capi/symm.h"
 #include "tests/support/calls.h"
 #include "tests/support/footprint.h"
+#include "tests/support/full_table.h"
 
 namespace symm_test {
 namespace {
@@ -175,26 +176,53 @@ TEST(SetupAgreement, ARankOutOfAddressSpaceFailsTheAllocationOnEveryRank) {
   });
 }
 
-TEST(SetupAgreement, ARankOutOfDescriptorsFailsTheAllocationOnEveryRank) {
-  run(processes(2), [](Rank& rank) {
+TEST(SetupAgreement, ARankOutOfDescriptorsFailsTheWindowOnEveryRankAndEndsNothing) {
+  run(processes(3), [](Rank& rank) {
     const Comm comm = create(rank);
     ASSERT_NE(comm, nullptr);
+    const Window home = alloc(comm.get(), 4096);
     symm_window* window = nullptr;
-    rlimit enough;
-    getrlimit(RLIMIT_NOFILE, &enough);
-    std::vector<int> hoard;
-    if (rank.rank == 1) {
-      const rlimit few = {64, enough.rlim_max};
-      setrlimit(RLIMIT_NOFILE, &few);
-      for (int fd = dup(0); fd >= 0; fd = dup(0)) hoard.push_back(fd);
+    const auto alloc_one = [&] { return symm_window_alloc(comm.get(), 4 << 20, nullptr, &window); };
+    const auto register_one = [&] {
+      return symm_window_register(comm.get(), data(home.get(), rank.rank), 4096, nullptr, &window);
+    };
+    for (const auto& call : std::vector<std::function<symm_status()>>{alloc_one, register_one}) {
+      one_rank_at_a_time(rank, comm.get(), SYMM_SYSTEM, call, [&] {
+        const FullTable table(0);
+        const symm_status status = call();
+        EXPECT_TRUE(mentions_all(symm_last_error(), {"errno 24", "ulimit -n"}));
+        return status;
+      });
     }
-    const symm_status status = symm_window_alloc(comm.get(), size_t{4} << 20, nullptr, &window);
-    for (int fd : hoard) close(fd);
-    setrlimit(RLIMIT_NOFILE, &enough);
-    EXPECT_NE(status, SYMM_OK);
-    EXPECT_TRUE(mentions_all(symm_last_error(), {"rank 1"}));
     EXPECT_EQ(window, nullptr);
+    EXPECT_NE(alloc(comm.get(), 4 << 20), nullptr);
   });
+}
+
+// The others are in the new communicator's star by then, where this rank is never seen.
+TEST(SetupAgreement, ARankOutOfDescriptorsFailsTheSplitOnEveryRankAtOnceAndEndsNothing) {
+  for (const char* spare : {"0", "1"}) {
+    RunOptions options;
+    options.argument = spare;
+    run(
+        processes(4),
+        [](Rank& rank) {
+          const Comm comm = create(rank, comm_options(nullptr, 20000, 20000));
+          ASSERT_NE(comm, nullptr);
+          symm_comm* part = nullptr;
+          const auto split_it = [&] {
+            return symm_comm_split(comm.get(), rank.rank % 2, 0, nullptr, &part);
+          };
+          one_rank_at_a_time(rank, comm.get(), SYMM_SYSTEM, split_it, [&] {
+            const FullTable table(std::stoi(rank.argument));
+            return split_it();
+          });
+          EXPECT_EQ(part, nullptr);
+          const Comm whole = split(comm.get(), 0, 0);
+          EXPECT_TRUE(adds_up(whole.get()));
+        },
+        options);
+  }
 }
 
 // All ranks fail before any of their processes ends: those who come last must find rank 0.

@@ -206,6 +206,70 @@ TEST(Windows, OutliveTheHandleOfTheirCommunicator) {
   }
 }
 
+TEST(Windows, AreWholeForTheOthersWhenARankFreesItsOwn) {
+  for (const Layout layout : kLayouts) {
+    run(layout, [](Rank& rank) {
+      const Comm comm = create(rank);
+      ASSERT_NE(comm, nullptr);
+      constexpr size_t kWords = 4096;
+      for (int leaver = 0; leaver < rank.size; ++leaver) {
+        Window window = alloc(comm.get(), kWords * 4);
+        auto* own = data_as<int32_t>(window.get(), rank.rank);
+        for (size_t i = 0; i < kWords; ++i) own[i] = static_cast<int32_t>(i) + rank.rank;
+        barrier(comm.get());
+        if (rank.rank == leaver) window.reset();
+        // New ones, full of something else, which may not take that memory.
+        std::vector<Window> others;
+        for (int i = 0; i < 4; ++i) {
+          others.push_back(alloc(comm.get(), kWords * 4));
+          std::memset(data(others.back().get(), rank.rank), 0xff, kWords * 4);
+        }
+        barrier(comm.get());
+        if (rank.rank != leaver) {
+          for (int peer = 0; peer < rank.size; ++peer) {
+            const auto* theirs = data_as<int32_t>(window.get(), peer);
+            for (size_t i = 0; i < kWords; ++i)
+              ASSERT_EQ(theirs[i], static_cast<int32_t>(i) + peer) << "rank " << peer << ", " << i;
+          }
+        }
+        barrier(comm.get());
+        // Stores of those who still have it reach nothing else.
+        if (rank.rank != leaver) std::memset(data(window.get(), leaver), 0x11, kWords * 4);
+        barrier(comm.get());
+        for (const Window& other : others) {
+          for (int peer = 0; peer < rank.size; ++peer) {
+            const auto* bytes = data_as<uint8_t>(other.get(), peer);
+            ASSERT_EQ(std::count(bytes, bytes + kWords * 4, 0xff), ptrdiff_t{kWords * 4});
+          }
+        }
+        barrier(comm.get());
+      }
+    });
+  }
+}
+
+TEST(Windows, ANewOneIsNeverTakenForAnOlderOneInItsPlace) {
+  run(processes(2), [](Rank& rank) {
+    const Comm world = create(rank);
+    ASSERT_NE(world, nullptr);
+    for (const size_t count : {size_t{1}, size_t{100}, size_t{100000}}) {
+      const Comm comm = split(world.get(), 0, 0);
+      Window old = alloc(comm.get(), count * 4);
+      const void* const place = data(old.get(), rank.rank);
+      // Rank 0 gives the old one up before it gets the new one, so that its memory may be reused.
+      if (rank.rank == 0) old.reset();
+      const Window young = alloc(comm.get(), count * 4);
+      if (rank.rank == 0) rank.at(data(young.get(), 0) == place ? "same place" : "another place");
+      std::vector<int32_t> sum(count);
+      EXPECT_TRUE(fails(SYMM_MISMATCH,
+                        symm_window_all_reduce(rank.rank == 0 ? young.get() : old.get(), 0,
+                                               sum.data(), count, SYMM_INT32, SYMM_SUM, nullptr),
+                        {"symm_window_all_reduce"}));
+    }
+    EXPECT_TRUE(adds_up(world.get()));
+  });
+}
+
 TEST(Windows, OfAnAbortedCommunicatorEndButStayReadable) {
   run(processes(2), [](Rank& rank) {
     const Comm comm = create(rank);

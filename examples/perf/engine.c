@@ -69,21 +69,16 @@ const char* engine_form(const struct engine* engine) {
   return engine->kind == ENGINE_WINDOW ? "window" : "all_reduce";
 }
 
-void engine_algorithm(const struct engine* engine, char* buffer, size_t size) {
-  snprintf(buffer, size, "-");
-  if (engine->kind == ENGINE_MPI) {
-    return;
-  }
+void engine_plan(symm_comm* comm, symm_window* window, const struct problem* problem, char* buffer,
+                 size_t size) {
   size_t needed = 0;
-  const struct problem* problem = &engine->problem;
-  check(symm_plan(engine->comm, engine->window, problem->count, problem->dtype, problem->op, NULL,
-                  0, &needed));
+  check(symm_plan(comm, window, problem->count, problem->dtype, problem->op, NULL, 0, &needed));
   char* plan = malloc(needed);
   if (plan == NULL) {
     fail_rank("out of memory");
   }
-  check(symm_plan(engine->comm, engine->window, problem->count, problem->dtype, problem->op, plan,
-                  needed, &needed));
+  check(
+      symm_plan(comm, window, problem->count, problem->dtype, problem->op, plan, needed, &needed));
   if (!json_text(plan, "algorithm", buffer, size) || buffer[0] == '\0') {
     snprintf(buffer, size, "-");
   }
@@ -92,4 +87,11 @@ void engine_algorithm(const struct engine* engine, char* buffer, size_t size) {
     *at = *at == ' ' ? '_' : *at;
   }
   free(plan);
+}
+
+void engine_algorithm(const struct engine* engine, char* buffer, size_t size) {
+  snprintf(buffer, size, "-");
+  if (engine->kind != ENGINE_MPI) {
+    engine_plan(engine->comm, engine->window, &engine->problem, buffer, size);
+  }
 }

@@ -37,6 +37,10 @@ const char* engine_form(const struct engine* engine);
 /* The algorithm that symm would take, "-" where the engine does not say. */
 void engine_algorithm(const struct engine* engine, char* buffer, size_t size);
 
+/* The same of a communicator, or of a window unless it is NULL. */
+void engine_plan(symm_comm* comm, symm_window* window, const struct problem* problem, char* buffer,
+                 size_t size);
+
 /* Ends the process: "symm-perf: rank 3: text". Peers learn of it from the launcher, or by symm
  * itself. */
 void fail_rank(const char* format, ...);

@@ -42,6 +42,27 @@ static double median_ping_pong(const struct report* report) {
   return median;
 }
 
+/* A string, null where it is empty. */
+static void write_text(FILE* file, const char* key, const char* text) {
+  fprintf(file, ", \"%s\": ", key);
+  json_write_string(file, text[0] != '\0' ? text : NULL);
+}
+
+static void write_gpus(const struct gpu_machine* gpus, FILE* file) {
+  static const struct gpu_machine none;
+  gpus = gpus != NULL ? gpus : &none;
+  fputs(", \"gpus\": [", file);
+  for (int i = 0; i < gpus->count; ++i) {
+    fputs(i > 0 ? ", " : "", file);
+    json_write_string(file, gpus->names[i]);
+  }
+  fputs("]", file);
+  write_text(file, "driver", gpus->driver);
+  write_text(file, "cuda", gpus->cuda);
+  write_text(file, "nccl", gpus->nccl);
+  write_text(file, "torch", gpus->torch);
+}
+
 static void write_machine(const struct report* report, FILE* file) {
   const struct machine* machine = report->machine;
   const struct perf_options* options = report->options;
@@ -50,14 +71,25 @@ static void write_machine(const struct report* report, FILE* file) {
   fprintf(file, ", \"cores\": %d, \"cpus\": %d, \"system\": ", machine->core_count,
           machine->cpu_count);
   json_write_string(file, machine->system);
-  fputs(", \"gpus\": [], \"driver\": null, \"nccl\": null, \"mpi\": ", file);
+  write_gpus(report->gpus, file);
+  fputs(", \"mpi\": ", file);
   json_write_string(file, report->mpi[0] != '\0' ? report->mpi : NULL);
   fprintf(file, ", \"symm\": \"%d.%d.%d\", \"floors\": {", report->symm_version / 1000000,
           report->symm_version / 1000 % 1000, report->symm_version % 1000);
   write_figure(file, "ping_pong_ns", median_ping_pong(report));
+  for (int i = 0; report->gpus != NULL && i < report->gpus->floor_count; ++i) {
+    fputs(", ", file);
+    write_figure(file, report->gpus->floors[i].name, report->gpus->floors[i].value);
+  }
   fprintf(file, "}},\n  \"run\": {\"ranks\": %d, \"ranks_are\": \"%s\", ", options->ranks,
           options->threads ? "threads" : "processes");
-  write_bool(file, "pinned", options->ranks <= machine->cpu_count);
+  write_bool(file, "pinned", !options->gpu && options->ranks <= machine->cpu_count);
+  if (options->gpu) {
+    fputs(", ", file);
+    write_bool(file, "sole", !options->not_sole);
+    fputs(", ", file);
+    write_bool(file, "multicast_off", report->gpus->multicast_off);
+  }
   fprintf(file, ", \"seed\": %llu},\n", (unsigned long long)report->seed);
 }
 
@@ -81,6 +113,14 @@ static void write_row(const struct report* report, const struct row* row, FILE* 
     fputs(", ", file);
     write_figure(file, "rewrite_us", row->rewrite_us);
   }
+  if (row->behind_producer) {
+    fputs(", \"behind_producer\": true, ", file);
+    write_figure(file, "producer_us", row->rewrite_us);
+  }
+  if (strcmp(row->mode, "host") == 0) {
+    fputs(", ", file);
+    write_figure(file, "launch_us", row->rewrite_us);
+  }
   fprintf(file, ", \"batches\": %d, \"calls\": %d, \"redone\": %d, \"disturbed\": %d, ",
           row->batches, row->calls, row->redone, row->disturbed);
   write_figure(file, "ping_pong_ns", row->ping_pong_ns);
@@ -88,6 +128,12 @@ static void write_row(const struct report* report, const struct row* row, FILE* 
     const double mpi_us = report_mpi_us(report, row);
     fputs(", ", file);
     write_figure(file, "ratio_to_mpi", mpi_us > 0 ? row->median_us / mpi_us : 0);
+  }
+  const struct row* other = report->gpus != NULL ? report_best_other(report, row) : NULL;
+  if (other != NULL) {
+    fputs(", ", file);
+    write_figure(file, "ratio_to_best", row->median_us / other->median_us);
+    write_text(file, "best", other->engine);
   }
   fputc('}', file);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* What a rank is told by its environment; not by arguments, which everybody on the machine can
@@ -73,7 +74,7 @@ static void set_variables(const struct launch* launch) {
 
 /* In the child: its standard output becomes `output`, its input empty, and it does not outlive its
  * parent. */
-static void become_child(pid_t parent, int output, int signal_at_end) {
+static void become_child_until(pid_t parent, int output, int signal_at_end) {
   prctl(PR_SET_PDEATHSIG, signal_at_end);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (getppid() != parent || null < 0 || dup2(null, STDIN_FILENO) < 0 ||
@@ -82,9 +83,18 @@ static void become_child(pid_t parent, int output, int signal_at_end) {
   }
 }
 
+void launch_become_child(pid_t parent, int output) { become_child_until(parent, output, SIGKILL); }
+
 static void exec_failed(const char* program) {
   fprintf(stderr, "symm-perf: cannot run %s: %s\n", program, strerror(errno));
   _exit(127);
+}
+
+/* The threads that CUDA and NCCL start would share a rank's CPU with it. */
+static void pin(const struct machine* machine, const struct perf_options* options, int rank) {
+  if (!options->gpu) {
+    machine_pin(machine, rank, options->ranks);
+  }
 }
 
 void launch_processes(struct launch* launch) {
@@ -108,8 +118,8 @@ void launch_processes(struct launch* launch) {
       fail("fork");
     }
     if (child == 0) {
-      become_child(parent, rank == 0 ? ends[1] : -1, SIGKILL);
-      machine_pin(launch->machine, rank, launch->options->ranks);
+      launch_become_child(parent, rank == 0 ? ends[1] : -1);
+      pin(launch->machine, launch->options, rank);
       execv(self, launch->argv);
       exec_failed(self);
     }
@@ -129,7 +139,7 @@ struct thread_start {
 static void* run_thread(void* argument) {
   struct thread_start* start = argument;
   const struct worker* worker = &start->worker;
-  machine_pin(start->machine, worker->rank, worker->options->ranks);
+  pin(start->machine, worker->options, worker->rank);
   worker_run(worker);
   if (worker->rows != NULL) {
     fclose(worker->rows);
@@ -164,8 +174,7 @@ void launch_threads(struct launch* launch) {
 
 /* ---- mpirun ---- */
 
-/* Whether a program of this name is in PATH. */
-static int in_path(const char* name) {
+int launch_in_path(const char* name) {
   const char* path = getenv("PATH");
   while (path != NULL && *path != '\0') {
     char candidate[4096];
@@ -197,10 +206,13 @@ static int open_mpi_version(void) {
   return version;
 }
 
-const char* launch_find_mpi(char* plugin, size_t size) {
-  static const char name[] = "symm-perf-mpi.so";
-  const char* const named = getenv("SYMM_PERF_MPI");
+int launch_find_file(const char* name, const char* variable, char* path, size_t size) {
+  const char* const named = getenv(variable);
   char directory[2048];
+  if (named != NULL && *named != '\0') {
+    snprintf(path, size, "%s", named);
+    return access(path, R_OK) == 0;
+  }
   const ssize_t length = readlink("/proc/self/exe", directory, sizeof directory - 1);
   directory[length > 0 ? length : 0] = '\0';
   char* slash = strrchr(directory, '/');
@@ -213,21 +225,21 @@ const char* launch_find_mpi(char* plugin, size_t size) {
 #endif
                                 NULL};
   int found = 0;
-  if (named != NULL && *named != '\0') {
-    snprintf(plugin, size, "%s", named);
-    found = access(plugin, R_OK) == 0;
-    if (!found) {
-      return "SYMM_PERF_MPI names a file that cannot be read";
-    }
-  }
   for (int i = 0; places[i] != NULL && !found; ++i) {
-    snprintf(plugin, size, places[i], directory, name);
-    found = access(plugin, R_OK) == 0;
+    snprintf(path, size, places[i], directory, name);
+    found = access(path, R_OK) == 0;
   }
-  if (!found) {
-    return "the MPI plug-in is not there (build symm where libopenmpi-dev is installed)";
+  return found;
+}
+
+const char* launch_find_mpi(char* plugin, size_t size) {
+  if (!launch_find_file("symm-perf-mpi.so", "SYMM_PERF_MPI", plugin, size)) {
+    const char* const named = getenv("SYMM_PERF_MPI");
+    return named != NULL && *named != '\0'
+               ? "SYMM_PERF_MPI names a file that cannot be read"
+               : "the MPI plug-in is not there (build symm where libopenmpi-dev is installed)";
   }
-  if (!in_path("mpirun")) {
+  if (!launch_in_path("mpirun")) {
     return "mpirun is not there (install openmpi-bin)";
   }
   if (open_mpi_version() == 0) {
@@ -290,7 +302,7 @@ void launch_mpirun(struct launch* launch) {
     fail("fork");
   }
   if (child == 0) {
-    become_child(parent, ends[1], SIGTERM); /* mpirun then ends its ranks */
+    become_child_until(parent, ends[1], SIGTERM); /* mpirun then ends its ranks */
     execvp("mpirun", (char* const*)arguments);
     exec_failed("mpirun");
   }
@@ -304,12 +316,24 @@ void launch_mpirun(struct launch* launch) {
 
 static void describe_end(const struct launch* launch, int index, int status) {
   char who[32];
-  snprintf(who, sizeof who, launch->plugin != NULL ? "mpirun" : "rank %d", index);
+  if (launch->plugin != NULL) {
+    snprintf(who, sizeof who, "mpirun");
+  } else {
+    snprintf(who, sizeof who, "%s %d", launch->name != NULL ? launch->name : "rank", index);
+  }
   if (WIFSIGNALED(status)) {
     fprintf(stderr, "symm-perf: %s was ended by signal %d (%s)\n", who, WTERMSIG(status),
             strsignal(WTERMSIG(status)));
   } else {
     fprintf(stderr, "symm-perf: %s ended with status %d\n", who, WEXITSTATUS(status));
+  }
+}
+
+static void kill_all(const struct launch* launch) {
+  for (int i = 0; i < launch->child_count; ++i) {
+    if (launch->children[i] != 0) {
+      kill(launch->children[i], SIGKILL);
+    }
   }
 }
 
@@ -330,11 +354,7 @@ static int reap(struct launch* launch) {
     if (status != 0 && !launch->failed) {
       launch->failed = 1;
       describe_end(launch, i, status);
-      for (int other = 0; other < launch->child_count; ++other) {
-        if (launch->children[other] != 0) {
-          kill(launch->children[other], SIGKILL);
-        }
-      }
+      kill_all(launch);
     }
   }
   return left;
@@ -354,10 +374,17 @@ static void finish(struct launch* launch) {
 
 int launch_read_line(struct launch* launch, char* line, size_t size) {
   size_t length = 0;
+  const time_t begin = time(NULL);
   for (;;) {
     struct pollfd ready = {launch->rows, POLLIN, 0};
     reap(launch);
     if (poll(&ready, 1, 100) <= 0) {
+      if (launch->silence_s > 0 && time(NULL) - begin > launch->silence_s && !launch->failed) {
+        fprintf(stderr, "symm-perf: %s said nothing for %d s (--timeout); ended\n", launch->name,
+                launch->silence_s);
+        launch->failed = 1;
+        kill_all(launch);
+      }
       continue;
     }
     char next;

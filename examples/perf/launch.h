@@ -15,6 +15,8 @@ struct launch {
   const struct machine* machine;
   uint64_t seed;
   const char* plugin; /* with mpirun */
+  const char* name;   /* of a child in messages, before its number; NULL: "rank" */
+  int silence_s;      /* children that write nothing for so long are killed; 0: never */
   char address[SYMM_ADDRESS_SIZE];
   char** argv; /* of symm-perf: its processes get the same */
   int rows;    /* the pipe's end to read */
@@ -30,6 +32,8 @@ struct launch {
 void launch_processes(struct launch* launch);
 void launch_threads(struct launch* launch);
 void launch_mpirun(struct launch* launch);
+/* PyTorch's ranks (torch_ranks.py). NULL, or why they cannot be started. */
+const char* launch_torch(struct launch* launch);
 
 /* The next line that rank 0 wrote, without its newline; 0 at the end, when every rank has ended
  * too. Watches the ranks: where one fails the others are killed and `failed` is set. */
@@ -40,5 +44,12 @@ int launch_is_worker(struct worker* worker);
 
 /* 0, or why MPI cannot be timed here. Fills in the plug-in's path. */
 const char* launch_find_mpi(char* plugin, size_t size);
+
+/* For the above. A file that belongs to symm-perf: the environment variable's, or beside the
+ * program or among its libraries; 0: there is none. */
+int launch_find_file(const char* name, const char* variable, char* path, size_t size);
+int launch_in_path(const char* program);
+/* In a child: its standard output becomes `output`, or nothing for -1; it dies with its parent. */
+void launch_become_child(pid_t parent, int output);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "machine.h"
+#include "samples.h"
 
 static const double same_placement = 1.5; /* ratio of ping-pongs up to which no CPU has moved */
 
@@ -169,17 +170,6 @@ static int calibrate(const struct engine* engine, struct shared* shared, double 
   return calls < least ? least : calls;
 }
 
-static int ascending(const void* a, const void* b) {
-  const double left = *(const double*)a;
-  const double right = *(const double*)b;
-  return (left > right) - (left < right);
-}
-
-static double median(double* samples, int count) {
-  qsort(samples, (size_t)count, sizeof *samples, ascending);
-  return count % 2 == 1 ? samples[count / 2] : (samples[count / 2 - 1] + samples[count / 2]) / 2;
-}
-
 struct samples {
   double of_engine[MEASURE_MAX_ENGINES][PERF_MAX_BATCHES];
   double ping_pong[PERF_MAX_BATCHES];
@@ -226,7 +216,7 @@ static double measure_rewriting(const struct engine* engine, struct shared* shar
   for (int i = 0; i < count; ++i) {
     samples[i] = time_rewriting(engine, shared, calls);
   }
-  return median(samples, count);
+  return samples_median(samples, count);
 }
 
 static void fill_row(const struct perf_options* options, const struct engine* engine,
@@ -242,9 +232,9 @@ static void fill_row(const struct perf_options* options, const struct engine* en
   row->in_place = engine->input == engine->output;
   row->dirty = options->dirty;
   row->batches = options->batches;
-  row->median_us = median(samples, options->batches); /* sorts them */
-  row->min_us = samples[0];
-  row->p99_us = samples[(options->batches * 99 + 99) / 100 - 1];
+  row->median_us = samples_median(samples, (size_t)options->batches);
+  row->min_us = samples_min(samples, (size_t)options->batches);
+  row->p99_us = samples_p99(samples, (size_t)options->batches);
 }
 
 void measure_cell(const struct perf_options* options, struct shared* shared,
@@ -294,7 +284,7 @@ void measure_cell(const struct perf_options* options, struct shared* shared,
     wrong[i] += check_calls(engine, shared, seed + 3, 0, 1);
   }
 
-  const double ping_pong_ns = median(samples->ping_pong, options->batches);
+  const double ping_pong_ns = samples_median(samples->ping_pong, (size_t)options->batches);
   for (int i = 0; i < engine_count; ++i) {
     fill_row(options, &engines[i], samples->of_engine[i], &rows[i]);
     rows[i].calls = calls[i];

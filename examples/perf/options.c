@@ -9,51 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: symm-perf [options]\n"
-    "\n"
-    "Times symm's all-reduce on this machine, checks every result, and times MPI beside it in\n"
-    "the same processes.\n"
-    "\n"
-    "  --ranks N           ranks (default 2); more than there are CPUs works too\n"
-    "  --device cpu|gpu    where the data is (default cpu)\n"
-    "  --threads           ranks are threads of one process, not processes\n"
-    "  --min N, --max N    sizes of one rank's input in bytes, K, M or G for powers of 1024\n"
-    "                      (default 8 to 16M)\n"
-    "  --dtype LIST        int8 uint8 int32 uint32 int64 uint64 float16 float32 float64 bfloat16\n"
-    "                      float8_e4m3 float8_e5m2 (default float32)\n"
-    "  --op LIST           sum prod max min avg (default sum)\n"
-    "  --form LIST         all_reduce: private memory; window: the input in a symm window\n"
-    "                      (default all_reduce)\n"
-    "  --in-place          the output takes the input's place\n"
-    "  --dirty             rewrite the input before every call; the rewriting is part of every\n"
-    "                      engine's time and is timed alone too\n"
-    "  --against LIST      what to time beside symm: mpi, none (default mpi when it is there);\n"
-    "                      nccl and torch on GPUs\n"
-    "  --mode LIST         graph, eager: on GPUs\n"
-    "  --batches N         timed batches of each size and engine (default 15)\n"
-    "  --quick             every fourth size, 7 batches\n"
-    "  --seed N            of the random inputs (default: a fresh one, which is printed)\n"
-    "  --timeout SECONDS   ends a run that makes no progress for so long (default 300)\n"
-    "  --json[=FILE]       results as one JSON object, on standard output in place of the table\n"
-    "                      or in FILE\n"
-    "  --plot=FILE.svg     time against bytes, one line an engine\n"
-    "  --help, --version\n"
-    "\n"
-    "LIST is separated by commas.\n"
-    "\n"
-    "A time is that of a batch of calls over their number, the slowest rank's; median, min and\n"
-    "p99 are over batches. Engines alternate batch by batch. ping-pong is one cache line, one\n"
-    "way between two ranks, timed beside every batch, since virtual machines' CPUs move. Rounds\n"
-    "in which it changes by more than half, or in which another process takes a CPU from a rank,\n"
-    "are done again.\n"
-    "\n"
-    "MPI has no bfloat16, float16 or float8: its float32 time for the same bytes is shown. Open\n"
-    "MPI's shared memory is used, with `--bind-to core`, or `--oversubscribe --bind-to none`\n"
-    "when ranks outnumber CPUs. SYMM_PERF_MPI names the MPI plug-in where it is not beside\n"
-    "symm-perf.\n"
-    "\n"
-    "Exit status: 0, 1 when a result was wrong or a rank failed, 2 for wrong arguments.\n";
+#include "options_help.h"
 
 static void refuse(const char* option, const char* value, const char* remedy) {
   fprintf(stderr, "symm-perf: %s '%s': %s\n", option, value, remedy);
@@ -147,6 +103,10 @@ static int add_op(struct perf_options* options, const char* name) {
 }
 
 static int add_form(struct perf_options* options, const char* name) {
+  if (strcmp(name, "none") == 0) {
+    options->forms |= PERF_NO_FORM;
+    return 1;
+  }
   if (strcmp(name, "all_reduce") == 0) {
     options->forms |= PERF_ALL_REDUCE;
   } else if (strcmp(name, "window") == 0) {
@@ -168,26 +128,28 @@ static void note(const char* text) {
 static int add_engine(struct perf_options* options, const char* name) {
   if (strcmp(name, "mpi") == 0) {
     options->against_mpi = 2;
-  } else if (strcmp(name, "nccl") == 0 || strcmp(name, "torch") == 0) {
-    note("nccl and torch are timed on GPUs only; left out");
+  } else if (strcmp(name, "nccl") == 0) {
+    options->against_nccl = 2;
+  } else if (strcmp(name, "torch") == 0) {
+    options->against_torch = 2;
   } else if (strcmp(name, "none") != 0) {
     return 0;
   }
   return 1;
 }
 
-static int check_mode(struct perf_options* options, const char* name) {
-  (void)options;
-  return strcmp(name, "graph") == 0 || strcmp(name, "eager") == 0;
+static int add_mode(struct perf_options* options, const char* name) {
+  const int graph = strcmp(name, "graph") == 0;
+  options->modes |= graph ? PERF_GRAPH : PERF_EAGER;
+  return graph || strcmp(name, "eager") == 0;
 }
 
-static void parse_device(const char* name) {
-  if (strcmp(name, "gpu") == 0) {
-    refuse("--device", name,
-           "this symm-perf was built without CUDA; build symm with SYMM_CUDA=ON, or use cpu");
-  } else if (strcmp(name, "cpu") != 0) {
+static int parse_device(const char* name) {
+  const int gpu = strcmp(name, "gpu") == 0;
+  if (!gpu && strcmp(name, "cpu") != 0) {
     refuse("--device", name, "cpu and gpu are known");
   }
+  return gpu;
 }
 
 static void set_defaults(struct perf_options* options) {
@@ -197,9 +159,55 @@ static void set_defaults(struct perf_options* options) {
   options->max_bytes = (size_t)16 << 20;
   options->step = 2;
   options->against_mpi = 1;
+  options->against_nccl = 1;
   options->batches = 15;
   options->batch_us = 1000;
   options->timeout_s = 300;
+}
+
+static void complete_for_cpu(struct perf_options* options) {
+  if (options->behind_producer || (options->forms & PERF_NO_FORM) != 0) {
+    refuse("--device", "cpu", "--behind-producer and --form none need --device gpu");
+  }
+  if (options->modes != 0) {
+    note("--mode has no effect on CPU ranks: every call blocks");
+  }
+  if (options->not_sole) {
+    note("--not-sole has no effect on CPU ranks");
+  }
+  if (options->against_nccl == 2 || options->against_torch == 2) {
+    note("nccl and torch are timed on GPUs only; left out");
+  }
+  if (options->threads && options->against_mpi) {
+    if (options->against_mpi == 2) {
+      note("MPI's ranks are processes, so it is not timed with --threads");
+    }
+    options->against_mpi = 0;
+  }
+  options->against_nccl = 0;
+  options->against_torch = 0;
+}
+
+static void complete_for_gpu(struct perf_options* options) {
+  if (options->dirty) {
+    refuse("--device", "gpu", "--dirty is of CPU ranks; --behind-producer is its like on GPUs");
+  }
+  if (options->against_mpi == 2) {
+    note("mpi is timed on CPU ranks only; left out");
+  }
+  options->against_mpi = 0;
+  if (options->modes == 0) {
+    options->modes = PERF_GRAPH;
+  }
+  if (options->behind_producer && (options->modes & PERF_GRAPH) == 0) {
+    refuse("--mode", "eager", "--behind-producer needs graph among the modes");
+  }
+  if ((options->forms & PERF_NO_FORM) != 0 && options->forms != PERF_NO_FORM) {
+    refuse("--form", "none", "leaves symm out; no other form goes with it");
+  }
+  if (options->forms == PERF_NO_FORM && !options->against_nccl && !options->against_torch) {
+    refuse("--form", "none", "nothing is left to time: add --against nccl or torch");
+  }
 }
 
 static void complete(struct perf_options* options) {
@@ -212,11 +220,10 @@ static void complete(struct perf_options* options) {
   if (options->forms == 0) {
     options->forms = PERF_ALL_REDUCE;
   }
-  if (options->threads && options->against_mpi) {
-    if (options->against_mpi == 2) {
-      note("MPI's ranks are processes, so it is not timed with --threads");
-    }
-    options->against_mpi = 0;
+  if (options->gpu) {
+    complete_for_gpu(options);
+  } else {
+    complete_for_cpu(options);
   }
   for (int i = 0; i < options->dtype_count; ++i) {
     if (options_next_size(options, 0, dtype_size(options->dtypes[i])) == 0) {
@@ -240,6 +247,8 @@ void options_parse(int argc, char** argv, int quiet, struct perf_options* option
     opt_form,
     opt_in_place,
     opt_dirty,
+    opt_behind_producer,
+    opt_not_sole,
     opt_against,
     opt_json,
     opt_plot,
@@ -262,6 +271,8 @@ void options_parse(int argc, char** argv, int quiet, struct perf_options* option
       {"form", required_argument, NULL, opt_form},
       {"in-place", no_argument, NULL, opt_in_place},
       {"dirty", no_argument, NULL, opt_dirty},
+      {"behind-producer", no_argument, NULL, opt_behind_producer},
+      {"not-sole", no_argument, NULL, opt_not_sole},
       {"against", required_argument, NULL, opt_against},
       {"json", optional_argument, NULL, opt_json},
       {"plot", required_argument, NULL, opt_plot},
@@ -285,7 +296,7 @@ void options_parse(int argc, char** argv, int quiet, struct perf_options* option
         options->ranks = parse_int("--ranks", optarg, PERF_MAX_RANKS);
         break;
       case opt_device:
-        parse_device(optarg);
+        options->gpu = parse_device(optarg);
         break;
       case opt_threads:
         options->threads = 1;
@@ -304,11 +315,10 @@ void options_parse(int argc, char** argv, int quiet, struct perf_options* option
         parse_list("--op", optarg, "sum, prod, max, min and avg are known", add_op, options);
         break;
       case opt_mode:
-        parse_list("--mode", optarg, "graph and eager are known", check_mode, options);
-        note("--mode has no effect on CPU ranks: every call blocks");
+        parse_list("--mode", optarg, "graph and eager are known", add_mode, options);
         break;
       case opt_form:
-        parse_list("--form", optarg, "all_reduce and window are known", add_form, options);
+        parse_list("--form", optarg, "all_reduce, window and none are known", add_form, options);
         break;
       case opt_in_place:
         options->in_place = 1;
@@ -316,8 +326,14 @@ void options_parse(int argc, char** argv, int quiet, struct perf_options* option
       case opt_dirty:
         options->dirty = 1;
         break;
+      case opt_behind_producer:
+        options->behind_producer = 1;
+        break;
+      case opt_not_sole:
+        options->not_sole = 1;
+        break;
       case opt_against:
-        options->against_mpi = 0;
+        options->against_mpi = options->against_nccl = options->against_torch = 0;
         parse_list("--against", optarg, "mpi, nccl, torch and none are known", add_engine, options);
         break;
       case opt_json:
@@ -349,7 +365,8 @@ void options_parse(int argc, char** argv, int quiet, struct perf_options* option
         break;
       case 'h':
       case opt_help:
-        fputs(help, stdout);
+        fputs(options_help[0], stdout);
+        fputs(options_help[1], stdout);
         exit(0);
       case opt_version:
         printf("symm-perf %d.%d.%d\n", (int)SYMM_VERSION_MAJOR, (int)SYMM_VERSION_MINOR,
@@ -384,4 +401,9 @@ int options_cell_count(const struct perf_options* options) {
     }
   }
   return count * options->op_count;
+}
+
+int options_row_limit(const struct perf_options* options) {
+  /* On GPUs symm's two forms, two of NCCL's and three of torch's, each in three modes. */
+  return options_cell_count(options) * (options->gpu ? 21 : 3);
 }

@@ -84,7 +84,8 @@ static void draw_grid(const struct axis* x, const struct axis* y, FILE* file) {
 
 static int same_series(const struct row* a, const struct row* b) {
   return strcmp(a->engine, b->engine) == 0 && strcmp(a->form, b->form) == 0 &&
-         strcmp(a->dtype, b->dtype) == 0 && strcmp(a->op, b->op) == 0;
+         strcmp(a->dtype, b->dtype) == 0 && strcmp(a->op, b->op) == 0 &&
+         strcmp(a->mode, b->mode) == 0;
 }
 
 /* MPI is measured again beside each of symm's element types that it lacks: its first line stands
@@ -126,9 +127,10 @@ static void draw_series(const struct report* report, int first, int number, cons
   const int at = top + 14 + 20 * number;
   fprintf(file,
           "<line x1='%d' y1='%d' x2='%d' y2='%d' stroke='%s' stroke-width='2' "
-          "stroke-dasharray='%s'/><text x='%d' y='%d'>%s %s %s %s</text>\n",
+          "stroke-dasharray='%s'/><text x='%d' y='%d'>%s %s %s %s %s</text>\n",
           width - right + 14, at, width - right + 40, at, color, dash, width - right + 46, at + 4,
-          like->engine, strcmp(like->form, "window") == 0 ? "window" : "", like->dtype, like->op);
+          like->engine, strcmp(like->form, "window") == 0 ? "window" : "", like->dtype, like->op,
+          report->options->gpu ? like->mode : "");
 }
 
 void plot_report(const struct report* report, FILE* file) {
@@ -142,7 +144,9 @@ void plot_report(const struct report* report, FILE* file) {
           width, height, width, height, left, report->options->ranks,
           report->options->threads ? "threads" : "processes",
           report->options->in_place ? ", in place" : "",
-          report->options->dirty ? ", inputs rewritten" : "");
+          report->options->dirty             ? ", inputs rewritten"
+          : report->options->behind_producer ? ", behind a producer"
+                                             : "");
   draw_grid(&x, &y, file);
   int number = 0;
   for (int i = 0; i < report->row_count && number < most_series; ++i) {

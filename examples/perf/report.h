@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "gpu/gpu_machine.h"
 #include "machine.h"
 #include "options.h"
 #include "row.h"
@@ -14,9 +15,12 @@ struct report {
   const struct machine* machine;
   uint64_t seed;
   int symm_version;
-  char mpi[128]; /* the MPI library's name; "" where MPI is not timed */
+  char mpi[128];                  /* the MPI library's name; "" where MPI is not timed */
+  const struct gpu_machine* gpus; /* NULL: CPU ranks */
   struct row* rows;
   int row_count;
+  struct row* torch_rows; /* measured before the others; each joins `rows` with its cell */
+  int torch_row_count;
 };
 
 /* us of MPI in the row's cell; 0: none. */
@@ -28,6 +32,17 @@ void table_header(const struct report* report, FILE* file);
 void table_cell(const struct report* report, int cell, FILE* file);
 /* Mean ratios, and what was wrong. */
 void table_footer(const struct report* report, FILE* file);
+
+/* Adds what was wrong, or that nothing was. */
+void table_verdict(const struct report* report, FILE* file);
+
+/* The same three of GPU ranks. */
+void gpu_table_header(const struct report* report, FILE* file);
+void gpu_table_cell(const struct report* report, int cell, FILE* file);
+void gpu_table_footer(const struct report* report, FILE* file);
+
+/* The fastest of the others in symm's row's cell and mode; NULL: there is none. */
+const struct row* report_best_other(const struct report* report, const struct row* row);
 
 void json_report(const struct report* report, FILE* file);
 void plot_report(const struct report* report, FILE* file);

@@ -1,5 +1,5 @@
 /* One measured line: what a rank process tells symm-perf over a pipe, as text, since mpirun may put
- * its own lines between. */
+ * its own lines between. torch_ranks.py writes the same lines. */
 #ifndef SYMM_PERF_ROW_H
 #define SYMM_PERF_ROW_H
 
@@ -20,10 +20,13 @@ struct row {
   size_t bytes;
   int in_place;
   int dirty;
+  int behind_producer; /* GPUs: a kernel writes the input before every call */
   double median_us;
   double min_us;
   double p99_us;
-  double rewrite_us;   /* of rewriting the input alone; 0 unless dirty */
+  /* Of what comes with a call, alone: rewriting the input, the producer, or, in mode host, the
+   * launch of an empty kernel. 0: nothing does. */
+  double rewrite_us;
   double ping_pong_ns; /* median beside the batches; 0: not measured */
   int calls;           /* in a batch */
   int batches;

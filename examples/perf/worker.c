@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "control.h"
 #include "engine.h"
+#include "gpu/gpu_worker.h"
 #include "measure.h"
 
 enum {
@@ -20,8 +22,7 @@ enum {
 struct rank_state {
   const struct worker* worker;
   const struct perf_options* options;
-  symm_comm* comm;
-  symm_window* control;
+  struct control control;
   symm_window* window; /* the window form's input */
   void* window_data;
   void* input;
@@ -30,7 +31,6 @@ struct rank_state {
   void* tile;
   void* mpi_tile;
   const struct mpi_plugin* mpi;
-  struct shared shared;
 };
 
 static const struct mpi_plugin* load_mpi(const char* path, int* rank, int ranks) {
@@ -96,30 +96,12 @@ static void allocate_buffers(struct rank_state* state) {
 
 static void join(struct rank_state* state, int rank) {
   const struct perf_options* options = state->options;
-  symm_comm_options comm_options;
-  memset(&comm_options, 0, sizeof comm_options);
-  comm_options.size = sizeof comm_options;
-  comm_options.name = "symm-perf";
-  comm_options.wait_timeout_ms =
-      options->timeout_s > INT_MAX / 1000 ? INT_MAX : options->timeout_s * 1000;
-  comm_options.timeout_ms = comm_options.wait_timeout_ms;
-  check(symm_comm_create(state->worker->address, rank, options->ranks, SYMM_CPU, &comm_options,
-                         &state->comm));
-
   /* The largest part of a reference: an element more than a share of the bytes. */
-  const size_t part_bytes = options->max_bytes / (size_t)options->ranks + 64;
-  check(symm_window_alloc(state->comm, shared_window_bytes(part_bytes), NULL, &state->control));
-  state->shared.rank = rank;
-  state->shared.size = options->ranks;
-  state->shared.watch_s = state->worker->keeps_watch ? options->timeout_s : 0;
-  state->shared.crowded = state->worker->crowded;
-  for (int peer = 0; peer < options->ranks; ++peer) {
-    void* slice;
-    check(symm_window_data(state->control, peer, &slice));
-    state->shared.slices[peer] = slice;
-  }
+  control_join(&state->control, state->worker, rank,
+               options->max_bytes / (size_t)options->ranks + 64);
   if ((options->forms & PERF_WINDOW) != 0) {
-    check(symm_window_alloc(state->comm, options->max_bytes + guard_room, NULL, &state->window));
+    check(symm_window_alloc(state->control.comm, options->max_bytes + guard_room, NULL,
+                            &state->window));
     check(symm_window_data(state->window, rank, &state->window_data));
   }
 }
@@ -132,7 +114,7 @@ static void set_tile(struct rank_state* state, struct engine* engine, void* tile
   }
   const size_t elements = tile_bytes / dtype_size(engine->problem.dtype);
   engine->problem.period = elements;
-  reference_input(&engine->problem, state->shared.rank, 0, elements, tile);
+  reference_input(&engine->problem, state->control.shared.rank, 0, elements, tile);
   engine->tile = tile;
   engine->tile_bytes = tile_bytes;
 }
@@ -144,7 +126,7 @@ static int make_engines(struct rank_state* state, symm_dtype dtype, symm_op op, 
   const struct perf_options* options = state->options;
   struct engine base;
   memset(&base, 0, sizeof base);
-  base.comm = state->comm;
+  base.comm = state->control.comm;
   base.bytes = bytes;
   base.problem.dtype = dtype;
   base.problem.op = op;
@@ -197,7 +179,7 @@ static int make_engines(struct rank_state* state, symm_dtype dtype, symm_op op, 
 
 static void run_cells(struct rank_state* state) {
   const struct perf_options* options = state->options;
-  FILE* rows = state->shared.rank == 0 ? state->worker->rows : NULL;
+  FILE* rows = state->control.shared.rank == 0 ? state->worker->rows : NULL;
   int cell = 0;
   for (int d = 0; d < options->dtype_count; ++d) {
     const symm_dtype dtype = options->dtypes[d];
@@ -214,7 +196,7 @@ static void run_cells(struct rank_state* state) {
           fprintf(rows, WORKER_CELL "%d %s %s %zu\n", cell, dtype_name(dtype), op_name(op), bytes);
           fflush(rows);
         }
-        measure_cell(options, &state->shared, engines, count, seed, results);
+        measure_cell(options, &state->control.shared, engines, count, seed, results);
         for (int i = 0; i < count && rows != NULL; ++i) {
           results[i].cell = cell;
           row_write(rows, &results[i]);
@@ -230,6 +212,10 @@ static void run_cells(struct rank_state* state) {
 }
 
 void worker_run(const struct worker* worker) {
+  if (worker->options->gpu) {
+    gpu_worker_run(worker);
+    return;
+  }
   struct rank_state* state = calloc(1, sizeof *state);
   int rank = worker->rank;
   fail_rank_name(rank);
@@ -246,7 +232,7 @@ void worker_run(const struct worker* worker) {
   }
   join(state, rank);
   allocate_buffers(state);
-  shared_barrier(&state->shared);
+  shared_barrier(&state->control.shared);
   if (rank == 0) {
     char library[128] = "-";
     if (state->mpi != NULL) {
@@ -265,8 +251,7 @@ void worker_run(const struct worker* worker) {
   if (state->window != NULL) {
     symm_window_free(state->window);
   }
-  symm_window_free(state->control);
-  symm_comm_free(state->comm);
+  control_leave(&state->control);
   if (state->mpi != NULL) {
     state->mpi->finalize();
   }

@@ -24,6 +24,7 @@ void worker_run(const struct worker* worker);
 /* Lines that rank 0 writes beside the rows of row.h. */
 #define WORKER_STARTED "@started " /* then the MPI library's name, or "-": every rank is there */
 #define WORKER_CELL "@cell "       /* then number, dtype, op and bytes: about to be measured */
+#define WORKER_FLOOR "@floor "     /* then a name and a figure of the machine */
 #define WORKER_DONE "@done"
 
 #endif

@@ -1,0 +1,17 @@
+// Threads of the library's own.
+#ifndef SYMM_CORE_THREAD_H_
+#define SYMM_CORE_THREAD_H_
+
+#include <functional>
+
+namespace symm {
+
+// Starts a detached thread; `name` is a literal of at most 15 characters, and `body` must not
+// throw. 0, or an errno value. The thread blocks every signal, since the program's handlers run in
+// the program's threads. Its stack is large enough for what the library and getaddrinfo() do,
+// whatever the program's default for threads is (ulimit -s, pthread_setattr_default_np).
+int start_thread(const char* name, std::function<void()> body);
+
+}  // namespace symm
+
+#endif  // SYMM_CORE_THREAD_H_
