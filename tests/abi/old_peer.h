@@ -21,6 +21,7 @@ enum OldFrame : uint32_t {
   kOldGather = 8,
   kOldResult = 9,
   kOldGoodbye = 11,
+  kOldDoomed = 12,
 };
 
 // Fields, little-endian, as they follow each other in a payload.

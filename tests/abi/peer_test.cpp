@@ -54,9 +54,10 @@ void fails_to_create(Rank& rank) {
   EXPECT_LT(clock.seconds(), 10 * kSlowdown) << "a refusal known at once must be told at once";
 }
 
-std::string gather_of(uint64_t step, const std::string& kind, const std::string& blob) {
+std::string gather_of(uint64_t step, const std::string& kind, const std::string& blob,
+                      const OldFailure& failure = {}) {
   const unsigned has_fd = 0;
-  return u64(step) + field(kind) + bytes_of(OldFailure()) + field(blob) + u8(has_fd);
+  return u64(step) + field(kind) + bytes_of(failure) + field(blob) + u8(has_fd);
 }
 
 // What 0.1 said of its CPUs: no vector instructions, and CPU 0 of a mask of 64.
@@ -70,33 +71,47 @@ RunOptions two_ranks(int port, const std::string& number) {
   return options;
 }
 
-// A rank of 0.1, or one that knows later protocols as well, among ranks of today.
+// A rank 1 of 0.1, or of a version that knows later protocols as well, under a rank 0 of today.
+struct OldMember {
+  OldMember(Body body, uint32_t protocol_max)
+      : port(free_port()),
+        ranks(processes(1), body, two_ranks(port, "0")),
+        meeting(connect_until_served(port)),
+        hub(connect_unix(meet(protocol_max))) {
+    hub.send(kOldJoin, field(star.uid) + i32(1) + field(old_rank().process_id));
+    EXPECT_EQ(hub.receive(kOldJoined), "");
+  }
+
+  // From HELLO to WELCOME; the hub's unix socket.
+  std::string meet(uint32_t protocol_max) {
+    meeting.send(kOldHello, hello_head(1, protocol_max, "0.1.0", "", 1, 2) + hello_rest(OldStar()));
+    EXPECT_EQ(meeting.receive(kOldReceived), "");
+    OldReader welcome(meeting.receive(kOldWelcome));
+    EXPECT_EQ(welcome.u32(), 1u) << "the protocol that all ranks know";
+    star = read_star(&welcome);
+    EXPECT_EQ(welcome.u32(), 2u);
+    EXPECT_EQ(read_rank(&welcome).pid, ranks.pid(0));
+    EXPECT_EQ(bytes_of(read_rank(&welcome)), bytes_of(old_rank()));
+    welcome.end();
+    EXPECT_FALSE(star.endpoints.empty() || star.endpoints[0].unix_name.empty());
+    return star.endpoints.empty() ? "" : star.endpoints[0].unix_name;
+  }
+
+  const int port;
+  Ranks ranks;
+  OldConnection meeting;
+  OldStar star;
+  OldConnection hub;
+};
+
 void live_as_rank_1(uint32_t protocol_max) {
-  const int port = free_port();
-  Ranks ranks(processes(1), lives, two_ranks(port, "0"));
-  OldConnection meeting(connect_until_served(port));
-  meeting.send(kOldHello, hello_head(1, protocol_max, "0.1.0", "", 1, 2) + hello_rest(OldStar()));
-  EXPECT_EQ(meeting.receive(kOldReceived), "");
-
-  OldReader welcome(meeting.receive(kOldWelcome));
-  EXPECT_EQ(welcome.u32(), 1u) << "the protocol that all ranks know";
-  const OldStar star = read_star(&welcome);
-  ASSERT_EQ(welcome.u32(), 2u);
-  EXPECT_EQ(read_rank(&welcome).pid, ranks.pid(0));
-  EXPECT_EQ(bytes_of(read_rank(&welcome)), bytes_of(old_rank()));
-  welcome.end();
-  ASSERT_FALSE(star.endpoints.empty());
-  ASSERT_FALSE(star.endpoints[0].unix_name.empty());
-
-  OldConnection hub(connect_unix(star.endpoints[0].unix_name));
-  hub.send(kOldJoin, field(star.uid) + i32(1) + field(old_rank().process_id));
-  EXPECT_EQ(hub.receive(kOldJoined), "");
+  OldMember member(lives, protocol_max);
   const std::string kinds[] = {"symm_comm_create", "symm_comm_create", "symm_comm_barrier"};
   for (uint64_t step = 0; step < 3; ++step) {
-    if (step == 2) meeting.send(kOldGoodbye, "");
+    if (step == 2) member.meeting.send(kOldGoodbye, "");
     const std::string mine = step == 0 ? cpus() : "";
-    hub.send(kOldGather, gather_of(step, kinds[step], mine));
-    OldReader result(hub.receive(kOldResult));
+    member.hub.send(kOldGather, gather_of(step, kinds[step], mine));
+    OldReader result(member.hub.receive(kOldResult));
     EXPECT_EQ(result.u64(), step);
     EXPECT_EQ(bytes_of(read_failure(&result)), bytes_of(OldFailure()));
     ASSERT_EQ(result.u32(), 2u);
@@ -107,13 +122,33 @@ void live_as_rank_1(uint32_t protocol_max) {
     result.end();
   }
   // Rank 0 frees its communicator, and may be gone before an answer would reach it.
-  EXPECT_EQ(hub.receive(kOldGoodbye), "");
-  ranks.finish();
+  EXPECT_EQ(member.hub.receive(kOldGoodbye), "");
+  member.ranks.finish();
 }
 
 TEST(OldPeer, ARankOf01LivesAmongRanksOfToday) { live_as_rank_1(1); }
 
 TEST(OldPeer, ARankOfALaterVersionThatKnowsProtocol1Does) { live_as_rank_1(9); }
+
+TEST(OldPeer, AFailureOfARankOf01IsToldOnBothSides) {
+  OldMember member(fails_to_create, 1);
+  const OldFailure failure = {SYMM_OUT_OF_MEMORY, -1, "no memory in the past"};
+  member.hub.send(kOldGather, gather_of(0, "symm_comm_create", "", failure));
+  OldReader doomed(member.hub.receive(kOldDoomed));
+  EXPECT_EQ(bytes_of(read_failure(&doomed)),
+            bytes_of({SYMM_OUT_OF_MEMORY, 1, "no memory in the past"}));
+  doomed.end();
+  OldReader result(member.hub.receive(kOldResult));
+  EXPECT_EQ(result.u64(), 0u);
+  EXPECT_EQ(bytes_of(read_failure(&result)),
+            bytes_of({SYMM_OUT_OF_MEMORY, 1, "no memory in the past"}));
+  EXPECT_EQ(result.u32(), 0u) << "blobs";
+  EXPECT_EQ(result.u32(), 0u) << "descriptors";
+  result.end();
+  member.ranks.finish();
+  EXPECT_EQ(member.ranks.given(0, 0), "SYMM_OUT_OF_MEMORY");
+  EXPECT_TRUE(mentions_all(member.ranks.given(0, 1), {"rank 1 failed", "no memory in the past"}));
+}
 
 // The old peer as rank 0, which serves; today's as rank 1.
 struct OldServer {

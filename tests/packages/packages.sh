@@ -70,7 +70,8 @@ package libsymm-dev "(^|, )libsymm$major \(= $version\)" include/symm.h lib/libs
   lib/libsymm.so lib/pkgconfig/symm.pc lib/cmake/symm/symmConfig.cmake \
   lib/cmake/symm/symmConfigVersion.cmake lib/cmake/symm/symmTargets.cmake \
   lib/cmake/symm/symmTargets-release.cmake
-package symm-tools "libsymm$major \(= $version\)" bin/symm-doctor bin/symm-perf
+package symm-tools "libsymm$major \(= $version\)" bin/symm-doctor bin/symm-perf \
+  lib/symm/symm-perf-torch.py
 if [ -f "$build/examples/symm-perf-mpi.so" ]; then
   package symm-tools-mpi "symm-tools \(= $version\).*openmpi" lib/symm/symm-perf-mpi.so
 fi
@@ -99,6 +100,12 @@ tar -xzf "$archive" -C "$work/unpacked"
 prefix=$work/unpacked/$(basename "$archive" .tar.gz)
 [ "$(ls "$work/unpacked")" = "$(basename "$prefix")" ] ||
   fail "the .tar.gz does not unpack into one directory of its name"
+# What is installed belongs to a package too.
+(cd "$prefix" && find . ! -type d ! -path './share/doc/*' | sort) > "$work/all"
+for deb in "$output"/*.deb; do dpkg-deb --fsys-tarfile "$deb" | tar -t; done |
+  sed -n 's,^\./usr/,./,p' | grep -vE '/$|^\./share/doc/' | sort > "$work/packed"
+diff "$work/all" "$work/packed" >&2 ||
+  fail "files of the .tar.gz (<) and of the packages (>) differ: see COMPONENT in install()"
 [ -f "$prefix/share/doc/symm/LICENSE" ] || fail "the .tar.gz has no licence"
 "$here/readme_program.sh" "$readme" > "$work/program.c"
 flags=$(PKG_CONFIG_PATH="$prefix/lib/pkgconfig" pkg-config --cflags --libs symm)
