@@ -233,8 +233,9 @@ void Meetings::fail(const std::string& key, Failure failure, const Hello* latest
   for (const auto& [rank, seat] : meeting.seats) tell(seat.hello, *seat.connection);
   if (latest != nullptr) tell(*latest, *latest_connection);
   if (static_cast<int>(tombstone.told.size()) >= tombstone.size) return;
-  const auto time =
-      std::min<Clock::duration>(std::chrono::milliseconds(timeout_ms), kMostTombstoneTime);
+  // A build of another protocol that came first told no deadline that can be read here.
+  Clock::duration time = kMostTombstoneTime;
+  if (timeout_ms > 0) time = std::min<Clock::duration>(std::chrono::milliseconds(timeout_ms), time);
   if (const auto old = tombstones_.find(key); old != tombstones_.end()) {
     reactor_.cancel(old->second.timer);
   }

@@ -23,6 +23,8 @@ compiles() {
 has_ensurepip() { has python3 && python3 -c 'import ensurepip, venv' > /dev/null 2>&1; }
 # MPI's headers, not only its commands.
 has_mpi() { has mpirun && has mpicc && compiles mpicc '#include <mpi.h>' -E; }
+# Of the administrator's commands, which not everybody's PATH has.
+has_debootstrap() { has debootstrap || [ -x /usr/sbin/debootstrap ]; }
 has_gtest() { compiles g++ '#include <gtest/gtest.h>' -E; }
 has_fuzzer() {
   compiles clang++ 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) {
@@ -58,6 +60,12 @@ need_group() {
       need openmpi-bin has mpirun
       need libopenmpi-dev has_mpi
       need util-linux has setarch
+      need abigail-tools has abidiff
+      need doxygen has doxygen
+      # Packages, and the clean root that they are installed in.
+      need dpkg-dev has dpkg-shlibdeps
+      need file has file
+      need debootstrap has_debootstrap
       ;;
     fuzz) need clang has clang++ ;;
     format) need clang-format-14 has clang-format-14 ;;

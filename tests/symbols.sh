@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # The dynamic symbols of libsymm.so are the functions of symm.h, each in its version node, and
-# nothing else; it needs no library but those of C and C++; libsymm.a has the same functions.
+# nothing else; it needs no library but those of C and C++, no symbol that these lack, and no newer
+# version of them than README.md promises; libsymm.a has the same functions.
 #
-# Usage: symbols.sh SYMM_H LIBSYMM_SO LIBSYMM_A MAJOR CC
+# Usage: symbols.sh SYMM_H LIBSYMM_SO LIBSYMM_A MAJOR CC README
 set -euo pipefail
 
-header=$1 shared=$2 static=$3 major=$4 cc=$5
+header=$1 shared=$2 static=$3 major=$4 cc=$5 readme=$6
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -27,6 +28,9 @@ diff "$work/expected" "$work/exported" >&2 ||
 if nm -D --defined-only "$shared" | awk '$2 != "A" && $2 != "T"' | grep .; then
   fail "the symbols above are no functions"
 fi
+if nm -D --defined-only "$shared" | grep -E ' _Z'; then
+  fail "the symbols above are of C++: they would meet those of other libraries"
+fi
 
 nm -g --defined-only "$static" 2> /dev/null | awk '$2 == "T" && $3 ~ /^symm_/ {print $3}' | sort \
   > "$work/archived"
@@ -47,4 +51,32 @@ if grep GNU_STACK "$work/segments" | grep -q RWE; then fail "the stack is execut
 if grep -qE '\((RPATH|RUNPATH|TEXTREL)\)' "$work/dynamic"; then
   fail "libsymm.so has a run path or text relocations"
 fi
+
+# What the loader does not find in those libraries; and what no library is named for.
+LC_ALL=C ldd -r "$shared" > "$work/loaded" 2>&1 || fail "ldd -r: $(cat "$work/loaded")"
+if grep -E 'undefined symbol|not found' "$work/loaded"; then fail "libsymm.so cannot be loaded"; fi
+if nm -D --undefined-only "$shared" | awk '$1 == "U" && $2 !~ /@/' | grep .; then
+  fail "the symbols above are undefined in the libraries of C and C++"
+fi
+
+# newest NODE < VERSIONS: the highest version of a node.
+newest() { grep -oE "\b$1_[0-9][0-9.]*" | sort -uV | tail -n 1; }
+readelf -VW "$shared" > "$work/versions"
+# Newer systems than the one that releases are built on (Debian 12, glibc 2.36) bind newer symbols.
+libc=$(getconf GNU_LIBC_VERSION 2> /dev/null | sed 's/^glibc //')
+for node in GLIBC GLIBCXX CXXABI; do
+  needed=$(newest "$node" < "$work/versions")
+  promised=$(newest "$node" < "$readme")
+  [ -n "$needed" ] || continue
+  [ -n "$promised" ] || fail "README.md does not say which $node libsymm.so needs"
+  if [ "$(printf '%s\n' "$needed" "$promised" | sort -V | tail -n 1)" != "$promised" ]; then
+    message="libsymm.so needs $needed, and README.md promises $promised at most"
+    if [ "$(printf '%s\n' "${libc:-2.36}" 2.36 | sort -V | tail -n 1)" = 2.36 ]; then
+      nm -D --undefined-only "$shared" | grep -F "$needed" >&2
+      fail "$message: do without the symbols above, or change the promise"
+    fi
+    echo "not checked here, with glibc $libc: $message"
+  fi
+  echo "$needed"
+done
 echo "$(wc -l < "$work/declared") functions, needed: $(tr '\n' ' ' < "$work/needed")"
