@@ -20,21 +20,14 @@ constexpr uint64_t kMi = kKi * kKi;
 constexpr uint64_t kLowLatencyBytes = 8;  // of data in a packet
 constexpr uint64_t kPackedBytes = 16;
 constexpr uint64_t kSlotBytes = 16;
+constexpr uint64_t kLowLatencyArea = 8 * kKi;  // the largest message that its slots can hold
 
 // ---- Sizes at which one algorithm gives way to another, as measured (2 ranks, bf16) or as others
 // have measured (more ranks: what leaves a GPU grows with their number) ---------------------------
 
-// The largest message of low latency. With two ranks packed packets are as fast from 2 KiB on, but
-// not between 4 and 8 KiB, where they leave one block.
-constexpr uint64_t kLowLatencyUpTo = 2 * kKi;
-constexpr uint64_t kLowLatencyAgainFrom = 4 * kKi;
-constexpr uint64_t kLowLatencyAgainUpTo = 8 * kKi;
-
-bool suits_low_latency(int size, uint64_t bytes) {
-  if (size > 2) return bytes <= kLowLatencyAgainUpTo;
-  return bytes <= kLowLatencyUpTo ||
-         (bytes > kLowLatencyAgainFrom && bytes <= kLowLatencyAgainUpTo);
-}
+// The largest message of low latency. Between two ranks packed packets are as fast at 1 KiB
+// already; with more, every rank sends its message to each other one, and twice the bytes count.
+uint64_t low_latency_up_to(int size) { return size == 2 ? kKi / 2 : 8 * kKi; }
 
 // The largest message that every rank sends to every other.
 uint64_t one_shot_up_to(int size) {
@@ -335,7 +328,7 @@ Layout layout_of(const Agreed& agreed) {
   }
   const uint64_t room = agreed.scratch_bytes - std::min(agreed.scratch_bytes, layout.bytes);
   // A quarter of the room at most: little scratch is to serve large messages too.
-  const uint64_t wanted = kLowLatencyAgainUpTo / kLowLatencyBytes * kSlotBytes;
+  const uint64_t wanted = kLowLatencyArea / kLowLatencyBytes * kSlotBytes;
   layout.low_latency_part =
       std::min(wanted, room / 3 / parts / (2 * kSlotBytes) * (2 * kSlotBytes));
   // Slots are numbered with 32 bits, and a two-shot part is halved. 128-byte lines where they fit.
@@ -364,7 +357,7 @@ Plan plan(const Agreed& agreed, const Call& call) {
     const Layout layout = layout_of(agreed);
     const uint64_t bytes = bytes_of(call, call.count);
     const uint64_t packets = packets_of(bytes, kPackedBytes);
-    if (suits_low_latency(agreed.size, bytes) &&
+    if (bytes <= low_latency_up_to(agreed.size) &&
         packets_of(bytes, kLowLatencyBytes) <= layout.low_latency_part / kSlotBytes &&
         is_whole_grid_allowed(agreed, Algorithm::kLowLatency,
                               packets_of(bytes, kLowLatencyBytes))) {

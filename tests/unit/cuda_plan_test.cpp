@@ -52,13 +52,13 @@ TEST(CudaPlan, TwoRanksTakeWhatMeasuredBest) {
   const Agreed agreed = agreed_of(2, 1, true);
   EXPECT_EQ(algorithm_of(agreed, 0), Algorithm::kLowLatency);
   EXPECT_EQ(algorithm_of(agreed, 256), Algorithm::kLowLatency);
-  EXPECT_EQ(algorithm_of(agreed, kKi), Algorithm::kLowLatency);
-  EXPECT_EQ(algorithm_of(agreed, 4 * kKi), Algorithm::kPacked);
-  EXPECT_EQ(algorithm_of(agreed, 8 * kKi), Algorithm::kLowLatency);
+  EXPECT_EQ(algorithm_of(agreed, kKi), Algorithm::kPacked);
+  EXPECT_EQ(algorithm_of(agreed, 8 * kKi), Algorithm::kPacked);
   EXPECT_EQ(algorithm_of(agreed, 16 * kKi), Algorithm::kPacked);
   EXPECT_EQ(algorithm_of(agreed, 256 * kMi), Algorithm::kPacked);
   EXPECT_EQ(grid_of(agreed, 256), "1x32");
-  EXPECT_EQ(grid_of(agreed, kKi), "1x128");
+  EXPECT_EQ(grid_of(agreed, kKi), "1x64");
+  EXPECT_EQ(grid_of(agreed, 8 * kKi), "16x128 eight lanes");
   EXPECT_EQ(grid_of(agreed, 4 * kKi), "1x256");
   EXPECT_EQ(grid_of(agreed, 16 * kKi), "64x64 eight lanes");
   EXPECT_EQ(grid_of(agreed, 64 * kKi), "128x128 eight lanes");
