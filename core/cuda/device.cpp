@@ -82,7 +82,12 @@ std::string table_text(const std::vector<GpuInfo>& of_rank, const std::vector<Ra
 }  // namespace
 
 int choose_device(int32_t device, const Environment& environment) {
-  driver();  // its absence is the first thing to say
+  try {
+    driver();
+  } catch (const Error& e) {
+    throw Error(e.status(),
+                text("device ", device, " is a GPU, and CUDA is not there: ", e.what()));
+  }
   const int count = gpu_count();
   int ordinal = device;
   if (device == SYMM_LOCAL_GPU) ordinal = local_gpu(count, environment);
