@@ -152,7 +152,8 @@ GpuInfo describe_gpu(const Context& context, const Environment& environment) {
   info.max_connections = connections(environment);
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {context.ordinal()}};
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = context.ordinal();
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   size_t granularity = 0;
   SYMM_CUDA_CHECK(cuMemGetAllocationGranularity,
