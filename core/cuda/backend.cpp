@@ -135,7 +135,10 @@ void CudaBackend::set_up(Deadline deadline) {
     if (comm_.rank() != 0) leavers_ = shared_mapping(key, pages.fds[0], 0, page_size());
     params_.timeout_ns = static_cast<uint64_t>(comm_.options().agreed.wait_timeout_ms) * 1000000;
     params_.error = arena_->page().error_on_device();
-    for (int rank = 0; rank < ranks; ++rank) params_.arena[rank] = arena_->base(rank);
+    params_.own = arena_->base(comm_.rank());
+    for (int rank = 0, peer = 0; rank < ranks; ++rank) {
+      if (rank != comm_.rank()) params_.peers[peer++] = arena_->base(rank);
+    }
     params_.layout = arena_->layout();
     params_.rank = comm_.rank();
     params_.size = ranks;

@@ -82,7 +82,12 @@ std::string table_text(const std::vector<GpuInfo>& of_rank, const std::vector<Ra
 }  // namespace
 
 int choose_device(int32_t device, const Environment& environment) {
-  driver();  // its absence is the first thing to say
+  try {
+    driver();
+  } catch (const Error& e) {
+    throw Error(e.status(),
+                text("device ", device, " is a GPU, and CUDA is not there: ", e.what()));
+  }
   const int count = gpu_count();
   int ordinal = device;
   if (device == SYMM_LOCAL_GPU) ordinal = local_gpu(count, environment);
@@ -147,7 +152,8 @@ GpuInfo describe_gpu(const Context& context, const Environment& environment) {
   info.max_connections = connections(environment);
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {context.ordinal()}};
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = context.ordinal();
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   size_t granularity = 0;
   SYMM_CUDA_CHECK(cuMemGetAllocationGranularity,

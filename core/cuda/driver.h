@@ -99,7 +99,10 @@ void use_driver(const Driver* fake);
 // Throws unless `result` is CUDA_SUCCESS: OUT_OF_MEMORY or UNSUPPORTED where it says so,
 // INVALID_ARGUMENT where a capture of the caller's forbids the call, else CUDA.
 // `function` is what was called, and `about` what for ("128 bytes for the arena").
-void check(CUresult result, const char* function, const std::string& about = "");
+void check(CUresult result, const char* function, const std::string& about);
+inline void check(CUresult result, const char* function) {
+  if (result != CUDA_SUCCESS) check(result, function, "");
+}
 // "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
 std::string error_text(CUresult result, const char* function);
 

@@ -10,7 +10,8 @@ namespace {
 CUmemAllocationProp properties_on(int ordinal) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {ordinal}};
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = ordinal;
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   return properties;
 }
@@ -89,8 +90,10 @@ void Mapping::unmap() {
 void Mapping::grant(int ordinal) {
   std::lock_guard lock(mutex_);
   if (granted_.count(ordinal) != 0) return;
-  const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {ordinal}},
-                               CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = ordinal;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   check(driver().cuMemSetAccess(address_, size_, &access, 1), "cuMemSetAccess",
         text("GPU ", ordinal, " to ", size_, " bytes"));
   granted_.insert(ordinal);

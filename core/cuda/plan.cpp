@@ -20,21 +20,14 @@ constexpr uint64_t kMi = kKi * kKi;
 constexpr uint64_t kLowLatencyBytes = 8;  // of data in a packet
 constexpr uint64_t kPackedBytes = 16;
 constexpr uint64_t kSlotBytes = 16;
+constexpr uint64_t kLowLatencyArea = 8 * kKi;  // the largest message that its slots can hold
 
 // ---- Sizes at which one algorithm gives way to another, as measured (2 ranks, bf16) or as others
 // have measured (more ranks: what leaves a GPU grows with their number) ---------------------------
 
-// The largest message of low latency. With two ranks packed packets are as fast from 2 KiB on, but
-// not between 4 and 8 KiB, where they leave one block.
-constexpr uint64_t kLowLatencyUpTo = 2 * kKi;
-constexpr uint64_t kLowLatencyAgainFrom = 4 * kKi;
-constexpr uint64_t kLowLatencyAgainUpTo = 8 * kKi;
-
-bool suits_low_latency(int size, uint64_t bytes) {
-  if (size > 2) return bytes <= kLowLatencyAgainUpTo;
-  return bytes <= kLowLatencyUpTo ||
-         (bytes > kLowLatencyAgainFrom && bytes <= kLowLatencyAgainUpTo);
-}
+// The largest message of low latency. Between two ranks packed packets are as fast at 1 KiB
+// already; with more, every rank sends its message to each other one, and twice the bytes count.
+uint64_t low_latency_up_to(int size) { return size == 2 ? kKi / 2 : 8 * kKi; }
 
 // The largest message that every rank sends to every other.
 uint64_t one_shot_up_to(int size) {
@@ -56,18 +49,15 @@ constexpr uint64_t kRegistersOfMultiprocessor = 65536;
 constexpr uint32_t kBoundedThreads = 256;  // of a block of a bounded grid
 
 // Registers of a thread at most: what all_reduce.cu's launch bounds allow.
-uint64_t registers_of(int size, Algorithm algorithm) {
-  const bool whole = algorithm == Algorithm::kLowLatency || algorithm == Algorithm::kPacked;
-  return whole && size == 2 ? 32 : 64;
-}
+uint64_t registers_of(int size) { return size == 2 ? 32 : 64; }
 
 // Threads of one grid such that all grids that may have to run at once fit the GPU: those of all
 // its ranks; the next kernel of each stream, which waits on the GPU already (dependent launch); and
 // both again for a second communicator, unless there is none. A kernel that waits for its peers
 // keeps its place, so grids that did not fit together could wait for each other for ever.
-uint64_t most_threads(const Agreed& agreed, Algorithm algorithm) {
-  const uint64_t of_each = std::min(
-      kThreadsOfMultiprocessor, kRegistersOfMultiprocessor / registers_of(agreed.size, algorithm));
+uint64_t most_threads(const Agreed& agreed) {
+  const uint64_t of_each =
+      std::min(kThreadsOfMultiprocessor, kRegistersOfMultiprocessor / registers_of(agreed.size));
   const uint64_t at_once = static_cast<uint64_t>(agreed.most_ranks_on_a_gpu) *
                            (agreed.dependent_launch ? 2 : 1) * (agreed.sole ? 1 : 2);
   return of_each * static_cast<uint64_t>(agreed.multiprocessors) / at_once;
@@ -92,8 +82,8 @@ Grid grid_of(uint64_t packets, uint32_t threads, bool eight_lanes) {
 
 // A thread a packet: block size and lanes by the number of packets. Eight lanes of a warp store
 // 128 bytes; more warps with fewer lanes are faster while all fit easily.
-Grid whole_grid(const Agreed& agreed, Algorithm algorithm, uint64_t packets) {
-  const uint64_t most = most_threads(agreed, algorithm);
+Grid whole_grid(const Agreed& agreed, uint64_t packets) {
+  const uint64_t most = most_threads(agreed);
   if (packets <= 256) {
     const auto threads = static_cast<uint32_t>(std::max<uint64_t>((packets + 31) / 32 * 32, 32));
     return grid_of(packets, threads, false);
@@ -107,9 +97,8 @@ Grid whole_grid(const Agreed& agreed, Algorithm algorithm, uint64_t packets) {
   return grid_of(packets, bytes > kMi && bytes < kFewBlocksFrom ? 256 : 128, false);
 }
 
-bool is_whole_grid_allowed(const Agreed& agreed, Algorithm algorithm, uint64_t packets) {
-  return fits_any_grid(agreed) ||
-         whole_grid(agreed, algorithm, packets).all() <= most_threads(agreed, algorithm);
+bool is_whole_grid_allowed(const Agreed& agreed, uint64_t packets) {
+  return fits_any_grid(agreed) || whole_grid(agreed, packets).all() <= most_threads(agreed);
 }
 
 uint64_t packets_of(uint64_t bytes, uint64_t in_a_packet) {
@@ -335,18 +324,19 @@ Layout layout_of(const Agreed& agreed) {
   }
   const uint64_t room = agreed.scratch_bytes - std::min(agreed.scratch_bytes, layout.bytes);
   // A quarter of the room at most: little scratch is to serve large messages too.
-  const uint64_t wanted = kLowLatencyAgainUpTo / kLowLatencyBytes * kSlotBytes;
+  const uint64_t wanted = kLowLatencyArea / kLowLatencyBytes * kSlotBytes;
   layout.low_latency_part =
       std::min(wanted, room / 3 / parts / (2 * kSlotBytes) * (2 * kSlotBytes));
   // Slots are numbered with 32 bits, and a two-shot part is halved. 128-byte lines where they fit.
   const uint64_t unit = room / parts >= 64 * kKi ? 256 : 2 * kSlotBytes;
   const uint64_t each = (room / parts - layout.low_latency_part) / 2;
   layout.packed_part = std::min(each / unit * unit, uint64_t{1} << 35);
-  layout.escape_part = layout.packed_part;
-  layout.packed = layout.low_latency + parts * layout.low_latency_part;
+  layout.packed = layout.low_latency + parts / 2 * layout.low_latency_part;
   layout.packed_bytes = parts * layout.packed_part;
   layout.escape = layout.packed + layout.packed_bytes;
-  layout.bytes = layout.escape + parts * layout.escape_part;
+  const uint64_t second_bank = layout.escape + layout.packed_bytes;
+  layout.low_latency_bank = second_bank - layout.low_latency;
+  layout.bytes = second_bank + parts / 2 * layout.low_latency_part;
   return layout;
 }
 
@@ -364,10 +354,9 @@ Plan plan(const Agreed& agreed, const Call& call) {
     const Layout layout = layout_of(agreed);
     const uint64_t bytes = bytes_of(call, call.count);
     const uint64_t packets = packets_of(bytes, kPackedBytes);
-    if (suits_low_latency(agreed.size, bytes) &&
+    if (bytes <= low_latency_up_to(agreed.size) &&
         packets_of(bytes, kLowLatencyBytes) <= layout.low_latency_part / kSlotBytes &&
-        is_whole_grid_allowed(agreed, Algorithm::kLowLatency,
-                              packets_of(bytes, kLowLatencyBytes))) {
+        is_whole_grid_allowed(agreed, packets_of(bytes, kLowLatencyBytes))) {
       plan.algorithm = Algorithm::kLowLatency;
       plan.reason = "small: a flag beside every 4 bytes saves the wait for anything else";
     } else if (bytes > one_shot_up_to(agreed.size)) {
@@ -380,7 +369,7 @@ Plan plan(const Agreed& agreed, const Call& call) {
     } else {
       divide(plan, call, layout.packed_part);
       const uint64_t in_a_part = std::min(packets, layout.packed_part / kPackedBytes);
-      if (is_whole_grid_allowed(agreed, Algorithm::kPacked, in_a_part)) {
+      if (is_whole_grid_allowed(agreed, in_a_part)) {
         plan.algorithm = Algorithm::kPacked;
         plan.reason = "a thread a packet, as the grid fits the GPU";
       } else {
@@ -403,11 +392,10 @@ Launch launch(const Agreed& agreed, const Plan& plan, const Call& call, uint64_t
   Launch launch;
   launch.kernel = kernel_of(plan.algorithm, agreed.size, call);
   const auto bounded = [&](uint64_t items) {
-    const uint64_t most = std::max<uint64_t>(most_threads(agreed, plan.algorithm), uint64_t{32});
+    const uint64_t most = std::max<uint64_t>(most_threads(agreed), uint64_t{32});
     launch.threads =
         most >= kBoundedThreads ? kBoundedThreads : static_cast<uint32_t>(most / 32 * 32);
-    const uint64_t at_most = std::clamp<uint64_t>(most / launch.threads, 1,
-                                                  static_cast<uint64_t>(agreed.multiprocessors));
+    const uint64_t at_most = std::max<uint64_t>(most / launch.threads, 1);
     // As many rounds as it takes, all about full.
     const uint64_t blocks = std::max<uint64_t>((items + launch.threads - 1) / launch.threads, 1);
     const uint64_t rounds = (blocks + at_most - 1) / at_most;
@@ -421,7 +409,7 @@ Launch launch(const Agreed& agreed, const Plan& plan, const Call& call, uint64_t
       const bool low_latency = plan.algorithm == Algorithm::kLowLatency;
       const uint64_t bytes = bytes_of(call, count);
       const uint64_t packets = packets_of(bytes, low_latency ? kLowLatencyBytes : kPackedBytes);
-      const Grid grid = whole_grid(agreed, plan.algorithm, packets);
+      const Grid grid = whole_grid(agreed, packets);
       launch.blocks = grid.blocks;
       launch.threads = grid.threads;
       launch.flags = grid.flags;

@@ -91,9 +91,11 @@ std::string slab_key(const std::string& comm, uint64_t window, int rank) {
 
 // The last reference to a small window's memory here; the others learn of it in the next agreement.
 struct CudaBackend::SliceKeeper {
-  std::shared_ptr<Freed> freed;
-  uint64_t window;
-  Mappings slab;
+  SliceKeeper(std::shared_ptr<Freed> list, uint64_t number, Mappings mappings)
+      : freed(std::move(list)), window(number), slab(std::move(mappings)) {}
+  const std::shared_ptr<Freed> freed;
+  const uint64_t window;
+  const Mappings slab;
   ~SliceKeeper() {
     std::lock_guard lock(freed->mutex);
     freed->windows.push_back(window);

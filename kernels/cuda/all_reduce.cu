@@ -15,7 +15,7 @@ namespace symm::cuda {
 // which the plan counts on: 65536 / kThreads / blocks.
 constexpr int kThreads = 256;
 constexpr int kWholeGridBlocks = SYMM_WORLD == 2 ? 8 : 4;
-constexpr int kRoundsBlocks = 4;
+constexpr int kRoundsBlocks = SYMM_WORLD == 2 ? 8 : 4;
 
 // Macros, because the host finds kernels by name and templates have no plain ones.
 #define SYMM_JOIN(a, b, c, d) a##_##b##_##c##_##d

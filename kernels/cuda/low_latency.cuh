@@ -39,7 +39,7 @@ __device__ __forceinline__ void low_latency(const Params& p) {
   const std::byte* control = of_this_thread(own_arena);
   uint64_t part = p.layout.low_latency_part;
   uint64_t slot = p.layout.low_latency + uint64_t{index} * kPacketBytes;
-  uint64_t bank = (size - 1) * part;
+  uint64_t bank = p.layout.low_latency_bank;
   uint32_t hash = p.call_hash;
   // Addresses of the slots in the first bank.
   const bool input_whole = is_aligned(input, 8) && valid == 8;

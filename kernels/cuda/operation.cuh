@@ -169,8 +169,7 @@ __device__ __forceinline__ bool wait_for_seals(const Params& p, uint32_t epoch) 
 __device__ __forceinline__ void sweep(const Params& p, uint32_t epoch, uint32_t used) {
   if (__builtin_expect((epoch & 0x7ffffffeu) != 2, true)) return;
   const auto slots = static_cast<uint32_t>(p.layout.low_latency_part / kPacketBytes);
-  std::byte* bank =
-      p.own + p.layout.low_latency + (epoch & 1) * (p.size - 1) * p.layout.low_latency_part;
+  std::byte* bank = p.own + p.layout.low_latency + (epoch & 1) * p.layout.low_latency_bank;
   const uint32_t stride = gridDim.x * blockDim.x;
   for (int part = 0; part < p.size - 1; ++part) {
     for (uint32_t i = used + blockIdx.x * blockDim.x + threadIdx.x; i < slots; i += stride) {

@@ -1,8 +1,7 @@
 // All-reduce in packed packets by a grid of bounded size, for messages whose whole grid would keep
-// other ranks' or communicators' kernels off the GPU: each thread sends its packet of round j,
-// fetches the input of round j + 1, and then receives the packets of round j - 1, whose input it
-// has kept. One packet a thread and round: the first send and the last receipt have nothing to
-// overlap with, so that larger rounds cost more than they hide.
+// other ranks' or communicators' kernels off the GPU: each thread sends its packet of round j, and
+// then receives the packets of round j - 1. One packet a thread and round, and the input of round j
+// - 1 is read again rather than kept: what counts is threads, and registers bound their number.
 //
 // In place is safe: a thread loads the input of a packet before it stores that packet's output, and
 // touches no other thread's. All blocks run at once (core/cuda/plan.cpp bounds the grid), and a
@@ -108,35 +107,29 @@ __device__ __forceinline__ void packed_rounds(const Params& p) {
   const Slots<kWorld> slots(p, size, epoch);
   publication.send(p, epoch);
 
-  uint4 before{0, 0, 0, 0};
-  uint4 next{0, 0, 0, 0};
-  if (thread < message.packets) next = load_packet<Kind>(message, thread);
   for (uint32_t round = 0;; ++round) {
     const uint32_t index = round * stride + thread;
-    const uint4 own = next;
     if (round < rounds) {
       if (index < message.packets) {
+        const uint4 own = load_packet<Kind>(message, index);
 #pragma unroll
         for (int i = 0; i < (kWorld != 0 ? kWorld : size) - 1; ++i) {
           send_packed<Kind>(slots.to(i, index), slots.escape, own, epoch);
         }
       }
-      // On its way while this thread waits for its peers.
-      if (index + stride < message.packets) next = load_packet<Kind>(message, index + stride);
     } else {
       allow_successor();
       advance(own_arena, epoch);
     }
     if (round > 0 && index - stride < message.packets) {
+      const uint4 own = load_packet<Kind>(message, index - stride);
       uint4 result;
-      if (!receive_and_reduce<Kind, kSum, kWorld>(p, slots, epoch, index - stride, before,
-                                                  result)) {
+      if (!receive_and_reduce<Kind, kSum, kWorld>(p, slots, epoch, index - stride, own, result)) {
         return;
       }
       store_packet<Kind>(message, index - stride, result);
     }
     if (round >= rounds) break;
-    before = own;
   }
   if (!wait_for_seals<kWorld>(p, epoch)) return;
   sweep(p, epoch, 0);

@@ -149,7 +149,8 @@ std::vector<std::byte> read_gpu(const void* from, size_t bytes) {
 Segments::Segments(int ordinal, int count, bool exportable) : count_(count) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {ordinal}};
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = ordinal;
   if (exportable) properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   check(SYMM_FIND(cuMemGetAllocationGranularity)(&granule_, &properties,
                                                  CU_MEM_ALLOC_GRANULARITY_MINIMUM),
@@ -162,8 +163,10 @@ Segments::Segments(int ordinal, int count, bool exportable) : count_(count) {
     check(SYMM_FIND(cuMemMap)(at, granule_, 0, handle, 0), "cuMemMap");
     check(SYMM_FIND(cuMemRelease)(handle), "cuMemRelease");
   }
-  const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {ordinal}},
-                               CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = ordinal;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   check(SYMM_FIND(cuMemSetAccess)(address_, size(), &access, 1), "cuMemSetAccess");
 }
 

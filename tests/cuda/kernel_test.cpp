@@ -201,18 +201,21 @@ TEST_P(Kernels, TheEpochWrapsAndOldFlagsDoNotMatch) {
       ASSERT_TRUE(plan_with(world, c, Algorithm::kLowLatency, low_latency));
       ASSERT_TRUE(plan_with(world, c, Algorithm::kPacked, packed));
       const uint32_t hash = hash_of(record_of(c.call(), Algorithm::kLowLatency));
-      std::vector<uint32_t> words(layout.low_latency_part / 4 * 2 * (world.size() - 1));
-      for (size_t i = 0; i + 3 < words.size(); i += 4) {
-        words[i + 1] = i < words.size() / 2 ? odd + 1 : odd;
-        words[i + 3] = words[i + 1] ^ hash;
-      }
-      for (int r = 0; r < world.size(); ++r) {
-        world.use(r);
-        check(driver()->upload(world.arena(r) + layout.low_latency, words.data(), words.size() * 4,
-                               world.stream(r)),
+      std::vector<uint32_t> words(layout.low_latency_part / 4 * (world.size() - 1));
+      for (const uint64_t bank : {0, 1}) {
+        for (size_t i = 0; i + 3 < words.size(); i += 4) {
+          words[i + 1] = bank == 0 ? odd + 1 : odd;
+          words[i + 3] = words[i + 1] ^ hash;
+        }
+        for (int r = 0; r < world.size(); ++r) {
+          world.use(r);
+          check(
+              driver()->upload(world.arena(r) + layout.low_latency + bank * layout.low_latency_bank,
+                               words.data(), words.size() * 4, world.stream(r)),
               "cuMemcpyHtoDAsync");
+        }
+        world.synchronize();
       }
-      world.synchronize();
       Operation operation(world, 4096);
       for (uint32_t epoch = start; epoch != odd + 5;) {
         epoch = epoch == 0xffffffffu ? 2 : epoch + 1;

@@ -105,7 +105,7 @@ int run(int argc, char** argv) {
     } else if (std::strcmp(argv[i], "--grid") == 0 && i + 3 < argc) {
       grid.blocks = static_cast<uint32_t>(std::atoi(argv[++i]));
       grid.threads = static_cast<uint32_t>(std::atoi(argv[++i]));
-      grid.flags = std::atoi(argv[++i]) == 8 ? kEightLanes : 0;
+      grid.flags = std::atoi(argv[++i]) == 8 ? uint32_t{kEightLanes} : 0u;
     } else if (std::strcmp(argv[i], "--replays") == 0 && i + 1 < argc) {
       replays = std::atoi(argv[++i]);
     } else {
