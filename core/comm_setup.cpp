@@ -11,7 +11,6 @@
 namespace symm {
 namespace {
 
-constexpr char kCreate[] = "symm_comm_create";
 constexpr char kSplit[] = "symm_comm_split";
 constexpr int kTellMs = 2000;
 // How long a rank that has lost rank 0 waits for the reason.

@@ -1,7 +1,9 @@
 // What file is behind an address: asked of the kernel by /proc/self/maps and /proc/self/fd.
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
@@ -96,22 +98,23 @@ std::optional<File> file_behind(const void* pointer, size_t bytes) {
   return file;
 }
 
-bool is_file(int fd, const File& file) {
-  struct stat status;
-  return fstat(fd, &status) == 0 && status.st_dev == file.device && status.st_ino == file.inode;
+bool is_same(const struct stat& status, const File& file) {
+  return status.st_dev == file.device && status.st_ino == file.inode;
 }
 
+bool is_file(int fd, const File& file) {
+  struct stat status;
+  return fstat(fd, &status) == 0 && is_same(status, file);
+}
+
+// The descriptor stays the program's, whatever its number.
 std::shared_ptr<Fd> duplicate(int fd) {
-  // Not this object's to close.
-  Fd borrowed(fd);
-  try {
-    auto copy = std::make_shared<Fd>(borrowed.duplicate());
-    borrowed.release();
-    return copy;
-  } catch (...) {
-    borrowed.release();
-    throw;
+  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (copy < 0) {
+    throw Error(SYMM_SYSTEM,
+                text("cannot duplicate file descriptor ", fd, ": ", errno_text(errno)));
   }
+  return std::make_shared<Fd>(copy);
 }
 
 // A descriptor of this process that is open for reading and writing on that file.
@@ -121,8 +124,12 @@ std::shared_ptr<Fd> find_descriptor(const File& file) {
   while (const dirent* entry = readdir(directory.get())) {
     int fd = -1;
     const char* name_end = entry->d_name + std::char_traits<char>::length(entry->d_name);
-    if (std::from_chars(entry->d_name, name_end, fd).ec != std::errc() || !is_file(fd, file))
+    if (std::from_chars(entry->d_name, name_end, fd).ec != std::errc()) continue;
+    // By its name here: another thread may be closing what is no concern of ours.
+    struct stat status;
+    if (fstatat(dirfd(directory.get()), entry->d_name, &status, 0) != 0 || !is_same(status, file)) {
       continue;
+    }
     auto copy = duplicate(fd);
     // Another thread may have closed it in between; and peers need to write.
     if (!is_file(copy->get(), file)) continue;

@@ -16,11 +16,13 @@ say "What is needed"
 "$root/scripts/install_dependencies.sh" build data
 
 say "Building symm"
-tests=OFF
-# A build that tests/run.sh made keeps its tests.
-if grep -qs '^SYMM_BUILD_TESTS:BOOL=ON' "$build/CMakeCache.txt"; then tests=ON; fi
+tests=OFF cuda=AUTO
+# Kernels for GPUs take minutes to compile: not where there is no GPU.
+if [ ! -e /dev/nvidiactl ]; then cuda=OFF; fi
+# A build that tests/run.sh made stays what it is.
+if grep -qs '^SYMM_BUILD_TESTS:BOOL=ON' "$build/CMakeCache.txt"; then tests=ON cuda=AUTO; fi
 mkdir -p "$root/build"
-cmake --preset release -DSYMM_BUILD_TESTS=$tests > "$root/build/configure.log" 2>&1 ||
+cmake --preset release -DSYMM_BUILD_TESTS=$tests -DSYMM_CUDA=$cuda > "$root/build/configure.log" 2>&1 ||
   { cat "$root/build/configure.log" >&2; exit 1; }
 cmake --build --preset release --target symm all_reduce symm-perf symm-doctor
 

@@ -1,6 +1,7 @@
 // Windows over memory of the caller's: every kind that can be shared, as root and as another user.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -175,6 +176,26 @@ TEST_P(RegisterAs, MemoryThatCannotBeSharedIsRefusedWithTheRemedy) {
 
 INSTANTIATE_TEST_SUITE_P(Users, RegisterAs, testing::Values(0, kNobody),
                          [](const auto& test) { return test.param == 0 ? "root" : "nobody"; });
+
+TEST(Register, ADescriptorWithTheNumberOfAStandardStreamStaysTheCallers) {
+  run(processes(2), [](Rank& rank) {
+    const Comm comm = create(rank);
+    ASSERT_NE(comm, nullptr);
+    Shared shared(2 * kBytes, 0);
+    ASSERT_EQ(dup2(shared.fd(), STDIN_FILENO), STDIN_FILENO);
+    shared.close_fd();
+    symm_window_options named = window_options();
+    named.flags = SYMM_WINDOW_FD;
+    named.fd = STDIN_FILENO;
+    for (const symm_window_options* options : {&named, static_cast<symm_window_options*>(nullptr)}) {
+      const Window window = register_memory(comm.get(), shared.start(), kBytes, options);
+      works_over(rank, comm.get(), window.get(), shared.start());
+      struct stat status;
+      ASSERT_EQ(fstat(STDIN_FILENO, &status), 0) << "symm closed it";
+      EXPECT_GE(static_cast<size_t>(status.st_size), 2 * kBytes);
+    }
+  });
+}
 
 TEST(Register, KindsOfMemoryMayDifferBetweenRanks) {
   run(processes(3), [](Rank& rank) {

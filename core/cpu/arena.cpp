@@ -72,6 +72,8 @@ ArenaLayout arena_layout(const EngineOptions& options) {
 
 size_t arena_bytes(const EngineOptions& options) { return arena_layout(options).total; }
 
+FaultBlock& Arena::fault() const { return *at<FaultBlock>(layout_.fault); }
+
 Record& Arena::record(int rank) const { return at<Record>(layout_.records)[rank]; }
 
 Box Arena::box(int a, int b, int which) const {

@@ -89,7 +89,7 @@ class Arena {
   const ArenaLayout& layout() const { return layout_; }
   int size() const { return layout_.size; }
 
-  FaultBlock& fault() const { return *at<FaultBlock>(layout_.fault); }
+  FaultBlock& fault() const;
   Record& record(int rank) const;
   std::atomic<uint32_t>& doorbell(int rank) const {
     return at<std::atomic<uint32_t>>(layout_.doorbells)[rank];

@@ -10,6 +10,7 @@ namespace {
 
 // How often events and error records are looked at.
 constexpr auto kPeriod = std::chrono::milliseconds(2);
+constexpr auto kIdlePeriod = std::chrono::hours(1);
 constexpr auto kExitWait = std::chrono::milliseconds(500);
 
 constinit std::mutex instance_mutex;
@@ -114,8 +115,11 @@ void Reaper::run(const std::shared_ptr<State>& state) {
     if (state->stop && !has_ready()) return;
     if (has_ready()) continue;
     if (state->held.empty() && state->watched.empty()) {
-      state->changed.wait(
-          lock, [&] { return state->stop || !state->held.empty() || !state->watched.empty(); });
+      // Timed, as condition_variable::wait() is not in the libstdc++ of GCC 11; the loop looks
+      // again.
+      state->changed.wait_for(lock, kIdlePeriod, [&] {
+        return state->stop || !state->held.empty() || !state->watched.empty();
+      });
     } else {
       state->changed.wait_for(lock, kPeriod, [&] { return state->stop || has_ready(); });
     }
