@@ -262,7 +262,8 @@ std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions&
       ended = std::exchange(child_end_, {});
     }
     if (built.status != SYMM_OK && ended.status != SYMM_OK) {
-      built = ended;
+      // Its author tells it in this same step; an echo might be taken for the cause.
+      built = {};
     } else if (built.rank != kNoRank && !members.empty()) {
       // The rank to blame is told in the numbers of the communicator that lives on.
       built.rank = members[static_cast<size_t>(built.rank)];
@@ -272,6 +273,7 @@ std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions&
     }
     // Groups that failed say so here; that takes them up to the deadline and the hub's grace.
     agree(kSplit, built, Deadline(deadline.when() + std::chrono::seconds(5)));
+    if (ended.status != SYMM_OK) throw Error(ended.status, ended.message, ended.rank);
     if (child) add_exit_listener(child);
   });
   return child;

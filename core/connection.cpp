@@ -118,6 +118,7 @@ void Connection::keep_received_fds(const void* control_message) {
       int fd;
       std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
       received_fds_.emplace_back(fd);
+      if (!received_fds_.back()) fds_lost_ = true;  // no room above the standard streams
     }
   }
 }

@@ -24,7 +24,8 @@ Error error_of(const Failure& failure, int own_rank) {
                failure.rank);
 }
 
-Fd connect_to_star(const StarAddress& star, const std::string& host_id_of_hub, Deadline deadline) {
+Fd connect_to_star(const StarAddress& star, const std::string& host_id_of_hub, int rank,
+                   Deadline deadline) {
   std::string problems;
   const bool same_host = host_id_of_hub == host_identity();
   std::vector<Endpoint> ways;
@@ -38,9 +39,10 @@ Fd connect_to_star(const StarAddress& star, const std::string& host_id_of_hub, D
     Fd fd = connect_once(endpoint, deadline.share(ways.size() - i), &error, &detail);
     if (fd) return fd;
     // Of this rank and not of rank 0, as is another user's socket (EACCES).
-    if (lacks_resources(error) || error == EACCES) {
-      throw Error(SYMM_SYSTEM, text("cannot connect to rank 0 at ", endpoint.display(), ": ",
-                                    detail.empty() ? errno_text(error) : detail));
+    if (lacks_resources(error) || (error == EACCES && endpoint.is_unix())) {
+      throw Error(SYMM_SYSTEM,
+                  text("rank ", rank, " cannot connect to rank 0 at ", endpoint.display(), ": ",
+                       detail.empty() ? errno_text(error) : detail));
     }
     problems += text(problems.empty() ? "" : "; ", endpoint.display(), ": ",
                      detail.empty() ? errno_text(error) : detail);
@@ -50,7 +52,7 @@ Fd connect_to_star(const StarAddress& star, const std::string& host_id_of_hub, D
         "it is on another host and has no TCP address that is reachable from here; use an "
         "address that names rank 0's host as the others see it, not a loopback one";
   }
-  throw Error(SYMM_PEER, text("cannot connect to rank 0: ", problems), 0);
+  throw Error(SYMM_PEER, text("rank ", rank, " cannot connect to rank 0: ", problems), 0);
 }
 
 }  // namespace
@@ -66,10 +68,13 @@ std::shared_ptr<Exchange> Exchange::open(const StarAddress& star,
       throw Error(SYMM_SYSTEM, text("socketpair: ", errno_text(errno)));
     }
     Fd mine(pair[0]);
-    hub->add_local(Fd(pair[1]), join);
+    Fd hubs(pair[1]);
+    // Either may have had to move above the standard streams.
+    if (!mine || !hubs) throw Error(SYMM_SYSTEM, text("socketpair: ", errno_text(EMFILE)));
+    hub->add_local(std::move(hubs), join);
     exchange->start(std::move(mine), nullptr);
   } else {
-    exchange->start(connect_to_star(star, host_id_of_hub, deadline), &join);
+    exchange->start(connect_to_star(star, host_id_of_hub, rank, deadline), &join);
   }
   return exchange;
 }
@@ -83,8 +88,10 @@ void Exchange::wait_until_joined(Deadline deadline) {
   // The end of the connection follows its refusal, and says less.
   if (shared.refused) throw Error(shared.refused->status, shared.refused->message, 0);
   if (shared.fault) throw Error(shared.fault->status, shared.fault->message, shared.fault->rank);
-  if (shared.closed) throw Error(SYMM_PEER, "rank 0 ended the connection", 0);
-  if (!shared.joined) throw Error(SYMM_TIMEOUT, "rank 0 does not answer", 0);
+  if (shared.closed) {
+    throw Error(SYMM_PEER, text("rank 0 ended the connection of rank ", rank_), 0);
+  }
+  if (!shared.joined) throw Error(SYMM_TIMEOUT, text("rank 0 does not answer rank ", rank_), 0);
 }
 
 Exchange::Exchange(int rank, std::shared_ptr<StarHub> hub)

@@ -174,6 +174,8 @@ void Meetings::complete(const std::string& key) {
 // A rank is in its star (GOODBYE), or has given up (FAULT), or is lost (no last frame): in the two
 // latter cases the others must not wait for it there.
 void Meetings::settle(uint64_t number, int rank, const Frame* last) {
+  // It crossed WELCOME.
+  if (last != nullptr && last->type == kExpired) return;
   const auto found = settling_.find(number);
   if (found == settling_.end()) return;
   Meeting& meeting = found->second;

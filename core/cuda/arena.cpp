@@ -26,6 +26,9 @@ Arena::Arena(std::shared_ptr<const Context> context, const Agreed& agreed, int r
       signals_(context),
       mappings_(static_cast<size_t>(agreed.size)) {}
 
+// The copies of raise() and tell_left() may be waiting behind large ones of the program's.
+Arena::~Arena() { driver().cuStreamSynchronize(signals_.get()); }
+
 std::string Arena::key_of(int rank) const { return text("arena ", key_, ' ', rank); }
 
 std::shared_ptr<Fd> Arena::make_own() {

@@ -38,6 +38,11 @@ class Arena {
   const HostPage& page() const { return page_; }
   const Stream& stream() const { return stream_; }
 
+  // Once none of this rank's kernels runs; the context is current.
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
   // This rank's kernels end, now and later. Any thread; once. Enqueues 4 bytes on a stream of its
   // own: a copy engine brings them however full of waiting kernels the GPU is.
   void raise(symm_status status) noexcept;

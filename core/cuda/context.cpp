@@ -49,7 +49,8 @@ Event::Event(std::shared_ptr<const Context> context) : context_(std::move(contex
 Event::~Event() { driver().cuEventDestroy(event_); }
 
 bool Event::is_done() const noexcept {
-  return driver().cuEventQuery(event_) != CUDA_ERROR_NOT_READY;
+  const CUresult result = driver().cuEventQuery(event_);
+  return result != CUDA_ERROR_NOT_READY && !is_capture_error(result);
 }
 
 }  // namespace symm::cuda

@@ -86,7 +86,8 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   CUevent get() const { return event_; }
-  // Also where CUDA cannot say any more: a context in error runs nothing.
+  // Also where CUDA cannot say any more: a context in error runs nothing. Asked in relaxed mode, as
+  // another thread's capture would forbid it, and be broken by it.
   bool is_done() const noexcept;
 
  private:

@@ -100,6 +100,11 @@ std::string error_text(CUresult result, const char* function) {
   return text(function, ": ", name, " (", what, ')');
 }
 
+bool is_capture_error(CUresult result) {
+  return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+         result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
 void check(CUresult result, const char* function, const std::string& about) {
   if (result == CUDA_SUCCESS) return;
   symm_status status = SYMM_CUDA;
@@ -108,10 +113,7 @@ void check(CUresult result, const char* function, const std::string& about) {
     status = SYMM_UNSUPPORTED;
   }
   // What a caller's capture forbids, or has broken, changes nothing here.
-  if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-      result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {
-    status = SYMM_INVALID_ARGUMENT;
-  }
+  if (is_capture_error(result)) status = SYMM_INVALID_ARGUMENT;
   throw Error(status, text(about, about.empty() ? "" : ": ", error_text(result, function)));
 }
 

@@ -96,6 +96,9 @@ bool is_driver_started();
 // back.
 void use_driver(const Driver* fake);
 
+// A capture forbids the call, or was broken.
+bool is_capture_error(CUresult result);
+
 // Throws unless `result` is CUDA_SUCCESS: OUT_OF_MEMORY or UNSUPPORTED where it says so,
 // INVALID_ARGUMENT where a capture of the caller's forbids the call, else CUDA.
 // `function` is what was called, and `about` what for ("128 bytes for the arena").

@@ -82,6 +82,12 @@ void CudaBackend::launch(const Call& call, const std::byte* input, std::byte* ou
                   text("stream ", static_cast<void*>(stream), " cannot be used on GPU ",
                        context_->ordinal(), ": ", error_text(result, "cuLaunchKernelEx")));
     }
+    // Part of the call is enqueued: it cannot be repeated, and must not pass for one that did
+    // nothing.
+    if (result != CUDA_SUCCESS && part > 0 && !is_capture_error(result)) {
+      throw Error(SYMM_CUDA, text(call_text(call), ", part ", part + 1, " of ", chosen.parts, ": ",
+                                  error_text(result, "cuLaunchKernelEx")));
+    }
     if (result != CUDA_SUCCESS) check(result, "cuLaunchKernelEx", call_text(call));
     done += params.count;
   }

@@ -61,6 +61,7 @@ Order::Turn Order::begin(CUstream stream, const std::shared_ptr<void>& keep) {
   turn.captured = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
   if (!turn.captured) {
     SYMM_CUDA_CHECK(cuStreamGetId, (stream, &turn.stream));
+    turn.event = event_to_record();
     if (turn.stream == stream_) return turn;
     check_stream(stream);
     const auto event = last();
@@ -122,17 +123,21 @@ void Order::end(const Turn& turn, CUstream stream) {
     capture.stream = turn.stream;
     return;
   }
-  std::shared_ptr<Event> event;
+  const CUresult result = driver().cuEventRecord(turn.event->get(), stream);
+  // The operation is enqueued: the call cannot be repeated.
+  if (result != CUDA_SUCCESS) throw Error(SYMM_CUDA, error_text(result, "cuEventRecord"));
+  stream_ = turn.stream;
+  std::lock_guard lock(mutex_);
+  event_ = turn.event;
+}
+
+std::shared_ptr<Event> Order::event_to_record() const {
   {
     std::lock_guard lock(mutex_);
     // One that the reaper still asks must not be recorded again: it would never be done.
-    if (event_ && event_.use_count() == 1) event = event_;
+    if (event_ && event_.use_count() == 1) return event_;
   }
-  if (!event) event = std::make_shared<Event>(context_);
-  SYMM_CUDA_CHECK(cuEventRecord, (event->get(), stream));
-  stream_ = turn.stream;
-  std::lock_guard lock(mutex_);
-  event_ = std::move(event);
+  return std::make_shared<Event>(context_);
 }
 
 std::shared_ptr<const Event> Order::last() const {

@@ -37,6 +37,7 @@ class Order {
     unsigned long long stream = 0;
     cuuint64_t capture = 0;
     CUgraph graph = nullptr;
+    std::shared_ptr<Event> event;  // of an eager call: there before anything is enqueued
   };
   // What is launched next on the stream follows the last operation; then end(). `keep` stays as
   // long as the graph that the call becomes part of. One call at a time.
@@ -48,6 +49,7 @@ class Order {
 
  private:
   void retain(const Turn& turn, const std::shared_ptr<void>& keep);
+  std::shared_ptr<Event> event_to_record() const;
 
   const std::shared_ptr<const Context> context_;
   const std::shared_ptr<Reaper> reaper_;

@@ -69,40 +69,47 @@ void Reaper::watch(const std::weak_ptr<Watched>& watched) {
 
 bool Reaper::settle(Deadline deadline) {
   std::unique_lock lock(state_->mutex);
+  // The look that is under way may have begun before the caller gave something back.
+  const uint64_t enough = state_->looks + 2;
   return state_->changed.wait_until(lock, deadline.when(), [&] {
     if (state_->stop) return true;
-    if (state_->working) return false;
-    for (const State::Held& held : state_->held) {
-      if (!held.after || held.after->is_done()) return false;
-    }
-    return true;
+    return !state_->working && (state_->held.empty() || state_->looks >= enough);
   });
 }
 
 void Reaper::run(const std::shared_ptr<State>& state) {
+  // For this thread's whole life: what it asks and releases must neither fail because some thread
+  // is capturing nor break that capture.
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  driver().cuThreadExchangeStreamCaptureMode(&mode);
   std::unique_lock lock(state->mutex);
   while (true) {
-    std::list<State::Held> ready;
-    for (auto one = state->held.begin(); one != state->held.end();) {
-      const auto next = std::next(one);
-      if (!one->after || one->after->is_done()) ready.splice(ready.end(), state->held, one);
-      one = next;
-    }
+    // Looked at without the lock: a graph's destructor, in a thread of CUDA's own, waits for it in
+    // hold(), and no call of CUDA may wait for that thread meanwhile.
+    std::list<State::Held> held;
+    held.swap(state->held);
     std::vector<std::shared_ptr<Watched>> watched;
     std::erase_if(state->watched, [&](const std::weak_ptr<Watched>& weak) {
       auto one = weak.lock();
       if (one) watched.push_back(std::move(one));
       return weak.expired();
     });
-    if (!ready.empty() || !watched.empty()) {
+    if (!held.empty() || !watched.empty()) {
       state->working = true;
       lock.unlock();
       // One by one, in the order of the handles' end: a window before its communicator.
-      while (!ready.empty()) ready.pop_front();
+      for (auto one = held.begin(); one != held.end();) {
+        const auto next = std::next(one);
+        if (!one->after || one->after->is_done()) held.erase(one);
+        one = next;
+      }
       for (const auto& one : watched) one->look();
       watched.clear();
       lock.lock();
+      // Before what has come meanwhile.
+      state->held.splice(state->held.begin(), held);
       state->working = false;
+      ++state->looks;
       state->changed.notify_all();
     }
     const auto has_ready = [&] {

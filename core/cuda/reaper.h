@@ -11,6 +11,7 @@
 #define SYMM_CORE_CUDA_REAPER_H_
 
 #include <condition_variable>
+#include <cstdint>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -60,6 +61,7 @@ class Reaper {
     std::list<Held> held;
     std::vector<std::weak_ptr<Watched>> watched;
     bool working = false;
+    uint64_t looks = 0;  // that are over
     bool stop = false;
   };
   static void run(const std::shared_ptr<State>& state);

@@ -108,7 +108,7 @@ TEST_F(CudaCalls, WrongArgumentsLaunchNothingAndChangeNothing) {
   for (const Row& row :
        {Row{host, output_, 8, stream_, "input"}, Row{input_, host, 8, stream_, "output"},
         Row{elsewhere_, output_, 8, stream_, "is memory of GPU 1"},
-        Row{input_, output_, 1025, stream_, "past the end"},
+        Row{input_, input_, 1025, stream_, "past the end"},
         Row{in + 1, output_, 8, stream_, "not aligned"},
         Row{input_, in + 4, 8, stream_, "overlaps"}, Row{nullptr, output_, 8, stream_, "is NULL"},
         Row{input_, output_, 8, foreign, "belongs to another GPU"}}) {
