@@ -187,7 +187,8 @@ TEST(Register, ADescriptorWithTheNumberOfAStandardStreamStaysTheCallers) {
     symm_window_options named = window_options();
     named.flags = SYMM_WINDOW_FD;
     named.fd = STDIN_FILENO;
-    for (const symm_window_options* options : {&named, static_cast<symm_window_options*>(nullptr)}) {
+    for (const symm_window_options* options :
+         {&named, static_cast<symm_window_options*>(nullptr)}) {
       const Window window = register_memory(comm.get(), shared.start(), kBytes, options);
       works_over(rank, comm.get(), window.get(), shared.start());
       struct stat status;

@@ -234,7 +234,8 @@ TEST(Windows, AreWholeForTheOthersWhenARankFreesItsOwn) {
         }
         barrier(comm.get());
         // Stores of one who still has it reach nothing else.
-        if (rank.rank == (leaver == 0 ? 1 : 0)) std::memset(data(window.get(), leaver), 0x11, kWords * 4);
+        if (rank.rank == (leaver == 0 ? 1 : 0))
+          std::memset(data(window.get(), leaver), 0x11, kWords * 4);
         barrier(comm.get());
         for (const Window& other : others) {
           for (int peer = 0; peer < rank.size; ++peer) {

@@ -112,9 +112,10 @@ void CudaBackend::hear_freed(const std::vector<std::vector<uint64_t>>& of_rank) 
   for (size_t rank = 0; rank < of_rank.size(); ++rank) {
     slices_->freed(static_cast<int>(rank), of_rank[rank]);
   }
-  {
-    const HostWork work(*context_);
-    for (const uint64_t slab : slices_->take_empty_slabs()) slabs_.erase(slab);
+  // Unmapped in the reaper, where no capture is disturbed and nothing can fail.
+  for (const uint64_t slab : slices_->take_empty_slabs()) {
+    auto node = slabs_.extract(slab);
+    reaper_->hold(std::make_shared<Mappings>(std::move(node.mapped())), nullptr);
   }
   std::lock_guard lock(freed_->mutex);
   const auto told = of_rank[static_cast<size_t>(comm_.rank())].size();
