@@ -94,7 +94,9 @@ void FakeCuda::free(void* pointer) {
 void* FakeCuda::map(int gpu, size_t bytes, int parts, bool exportable) {
   CUdeviceptr address = 0;
   const size_t part = bytes / static_cast<size_t>(parts);
-  driver().cuMemAddressReserve(&address, bytes, 0, 0, 0);
+  // Room behind it, so that no other allocation makes up one buffer with it.
+  constexpr size_t kGap = 65536;
+  driver().cuMemAddressReserve(&address, bytes + kGap, 0, 0, 0);
   for (int i = 0; i < parts; ++i) {
     CUmemAllocationProp properties{};
     properties.location.id = gpu;
