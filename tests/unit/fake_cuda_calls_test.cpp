@@ -98,6 +98,8 @@ TEST_F(CudaCalls, WrongArgumentsLaunchNothingAndChangeNothing) {
   symm_comm* comm = comm_.comm[0];
   const CUstream foreign = fake_.make_stream(1);
   char* in = static_cast<char*>(input_);
+  constexpr size_t kLone = size_t{2} << 20;
+  void* const lone = fake_.map(0, kLone, 1);  // nothing follows it at once
   struct Row {
     const void* input;
     void* output;
@@ -108,7 +110,7 @@ TEST_F(CudaCalls, WrongArgumentsLaunchNothingAndChangeNothing) {
   for (const Row& row :
        {Row{host, output_, 8, stream_, "input"}, Row{input_, host, 8, stream_, "output"},
         Row{elsewhere_, output_, 8, stream_, "is memory of GPU 1"},
-        Row{input_, input_, 1025, stream_, "past the end"},
+        Row{lone, lone, kLone / 4 + 1, stream_, "past the end"},
         Row{in + 1, output_, 8, stream_, "not aligned"},
         Row{input_, in + 4, 8, stream_, "overlaps"}, Row{nullptr, output_, 8, stream_, "is NULL"},
         Row{input_, output_, 8, foreign, "belongs to another GPU"}}) {
@@ -123,6 +125,7 @@ TEST_F(CudaCalls, WrongArgumentsLaunchNothingAndChangeNothing) {
   EXPECT_EQ(SYMM_OK, symm_comm_check(comm, nullptr));
   EXPECT_EQ(SYMM_OK, reduce(stream_));
   fake_.destroy_stream(foreign);
+  fake_.unmap(lone);
 }
 
 TEST_F(CudaCalls, AnEventIsWaitedForOnlyWhereTheStreamChanges) {
