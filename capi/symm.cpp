@@ -272,7 +272,7 @@ symm_status symm_all_reduce(symm_comm* comm, const void* input, void* output, si
     call.dtype = dtype;
     call.op = op;
     call.count = count;
-    inner.all_reduce(call, input, output, stream, inner.shared_from_this());
+    inner.all_reduce(call, input, output, stream, inner);
   });
 }
 

@@ -50,6 +50,16 @@ struct AlgorithmRow {
   std::string algorithm;
 };
 
+// What an operation belongs to, a communicator or a window. Asked for a reference only where the
+// operation outlasts the call: an all-reduce on CPUs is too short to pay for one.
+class Keepable {
+ public:
+  virtual std::shared_ptr<void> keep() = 0;
+
+ protected:
+  ~Keepable() = default;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -65,11 +75,11 @@ class Backend {
 
   // Throws INVALID_ARGUMENT where it is not a stream that this backend can use.
   virtual void check_stream(void* stream) const = 0;
-  // Collective; blocks, or enqueues on the stream. `keep` is what must stay while the call runs or
-  // is part of a graph. The caller has checked dtype, op, alignment and overlap.
+  // Collective; blocks, or enqueues on the stream. `owner` is what must stay while the call is part
+  // of a graph. The caller has checked dtype, op, alignment and overlap.
   virtual void all_reduce(const Call& call, const void* input, void* output, void* stream,
-                          const std::shared_ptr<void>& keep) = 0;
-  virtual void barrier(void* stream, const std::shared_ptr<void>& keep) = 0;
+                          Keepable& owner) = 0;
+  virtual void barrier(void* stream, Keepable& owner) = 0;
 
   // A set-up call begins, which peers may see instead of what they wait for.
   virtual void begin_setup(const Call& call) = 0;

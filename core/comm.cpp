@@ -129,12 +129,12 @@ void Comm::require_one_host(const char* what) const {
 }
 
 void Comm::barrier(void* stream) {
-  run([&] { backend_->barrier(stream, shared_from_this()); });
+  run([&] { backend_->barrier(stream, *this); });
 }
 
 void Comm::all_reduce(const Call& call, const void* input, void* output, void* stream,
-                      const std::shared_ptr<void>& keep) {
-  run([&] { backend_->all_reduce(call, input, output, stream, keep); });
+                      Keepable& owner) {
+  run([&] { backend_->all_reduce(call, input, output, stream, owner); });
 }
 
 void Comm::abort() { fail({SYMM_ABORTED, rank_, text("rank ", rank_, " called symm_comm_abort")}); }

@@ -31,7 +31,7 @@ struct CommOptions {
   AgreedOptions agreed;
 };
 
-class Comm : public ExitListener, public std::enable_shared_from_this<Comm> {
+class Comm : public ExitListener, public Keepable, public std::enable_shared_from_this<Comm> {
  public:
   // symm_comm_create. `failure` is what the boundary found wrong with this rank's arguments: it is
   // taken into the meeting, so that every rank fails.
@@ -54,9 +54,8 @@ class Comm : public ExitListener, public std::enable_shared_from_this<Comm> {
   std::shared_ptr<Comm> split(int32_t color, int32_t key, const CommOptions& options,
                               const Failure& failure);
   void barrier(void* stream);
-  // `keep`: the window, if it is one's; else the communicator itself.
-  void all_reduce(const Call& call, const void* input, void* output, void* stream,
-                  const std::shared_ptr<void>& keep);
+  // `owner`: the window, if it is one's; else the communicator itself.
+  void all_reduce(const Call& call, const void* input, void* output, void* stream, Keepable& owner);
   std::shared_ptr<Window> alloc_window(size_t bytes, const Failure& failure);
   std::shared_ptr<Window> register_window(const CallersMemory& memory, const Failure& failure);
   // The caller gave a handle up: the last of it goes once enqueued work is done with it.
@@ -69,6 +68,7 @@ class Comm : public ExitListener, public std::enable_shared_from_this<Comm> {
   // UNSUPPORTED where ranks are on several hosts.
   void require_one_host(const char* what) const;
 
+  std::shared_ptr<void> keep() override { return shared_from_this(); }
   void process_exits() noexcept override;
 
   // For its backend:

@@ -106,7 +106,7 @@ void Window::all_reduce(size_t offset, void* output, size_t count, symm_dtype dt
   call.window = number_;
   call.offset = offset;
   if (check_alias_) check_alias_();
-  comm_->all_reduce(call, input, result, stream, shared_from_this());
+  comm_->all_reduce(call, input, result, stream, *this);
 }
 
 }  // namespace symm

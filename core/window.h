@@ -12,7 +12,7 @@
 
 namespace symm {
 
-class Window : public std::enable_shared_from_this<Window> {
+class Window : public Keepable, public std::enable_shared_from_this<Window> {
  public:
   // `copies` are the ranks' memories as this process sees them, by rank; `mappings` keep them
   // alive. `alias`, if not null, is the caller's own address of this rank's copy; `check_alias`
@@ -29,6 +29,7 @@ class Window : public std::enable_shared_from_this<Window> {
         check_alias_(std::move(check_alias)) {}
 
   Comm& comm() const { return *comm_; }
+  std::shared_ptr<void> keep() override { return shared_from_this(); }
   uint64_t generation() const { return comm_->generation(); }
   size_t size() const { return bytes_; }
   // Throws INVALID_ARGUMENT for a rank out of range. Null for a window of 0 bytes.

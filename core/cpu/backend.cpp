@@ -129,8 +129,7 @@ void CpuBackend::check_stream(void* stream) const {
   }
 }
 
-void CpuBackend::all_reduce(const Call& call, const void* input, void* output, void*,
-                            const std::shared_ptr<void>&) {
+void CpuBackend::all_reduce(const Call& call, const void* input, void* output, void*, Keepable&) {
   comm_.require_one_host("all-reduces");
   if (engine_) {
     engine_->all_reduce(call, input, output);
@@ -139,7 +138,7 @@ void CpuBackend::all_reduce(const Call& call, const void* input, void* output, v
   }
 }
 
-void CpuBackend::barrier(void*, const std::shared_ptr<void>&) {
+void CpuBackend::barrier(void*, Keepable&) {
   if (engine_) {
     engine_->barrier();
   } else if (comm_.size() > 1) {

@@ -24,8 +24,8 @@ class CpuBackend : public Backend {
                                           const Failure& failure, Deadline deadline) override;
   void check_stream(void* stream) const override;
   void all_reduce(const Call& call, const void* input, void* output, void* stream,
-                  const std::shared_ptr<void>& keep) override;
-  void barrier(void* stream, const std::shared_ptr<void>& keep) override;
+                  Keepable& owner) override;
+  void barrier(void* stream, Keepable& owner) override;
   void begin_setup(const Call& call) override;
   void raise(const Failure& failure) override;
   std::optional<Failure> fault() const override;

@@ -32,8 +32,8 @@ class CudaBackend : public Backend {
                                           const Failure& failure, Deadline deadline) override;
   void check_stream(void*) const override {}  // begin() does, where it costs least
   void all_reduce(const Call& call, const void* input, void* output, void* stream,
-                  const std::shared_ptr<void>& keep) override;
-  void barrier(void* stream, const std::shared_ptr<void>& keep) override;
+                  Keepable& owner) override;
+  void barrier(void* stream, Keepable& owner) override;
   void begin_setup(const Call&) override {}
   void raise(const Failure& failure) override;
   std::optional<Failure> fault() const override;
@@ -61,8 +61,7 @@ class CudaBackend : public Backend {
   struct SliceKeeper;
   using Mappings = std::vector<std::shared_ptr<Mapping>>;  // by rank
 
-  void enqueue(const Call& call, const void* input, void* output, CUstream stream,
-               const std::shared_ptr<void>& keep);
+  void enqueue(const Call& call, const void* input, void* output, CUstream stream, Keepable& owner);
   void launch(const Call& call, const std::byte* input, std::byte* output, CUstream stream);
   // The failure that the error record tells of; `explained` if it names whose fault it is.
   Failure reported(bool* explained) const;

@@ -17,26 +17,26 @@ bool blames_stream(CUresult result) {
 }  // namespace
 
 void CudaBackend::all_reduce(const Call& call, const void* input, void* output, void* stream,
-                             const std::shared_ptr<void>& keep) {
+                             Keepable& owner) {
   const size_t bytes = static_cast<size_t>(call.count) * dtype_size(call.dtype);
   const CurrentContext current(*context_);
   // A window's own memory is known.
   if (call.form == Form::kAllReduce) check_device_memory("input", input, bytes, *context_);
   if (output != input) check_device_memory("output", output, bytes, *context_);
-  enqueue(call, input, output, static_cast<CUstream>(stream), keep);
+  enqueue(call, input, output, static_cast<CUstream>(stream), owner);
 }
 
-void CudaBackend::barrier(void* stream, const std::shared_ptr<void>& keep) {
+void CudaBackend::barrier(void* stream, Keepable& owner) {
   const CurrentContext current(*context_);
-  enqueue(Call{}, nullptr, nullptr, static_cast<CUstream>(stream), keep);
+  enqueue(Call{}, nullptr, nullptr, static_cast<CUstream>(stream), owner);
 }
 
 void CudaBackend::enqueue(const Call& call, const void* input, void* output, CUstream stream,
-                          const std::shared_ptr<void>& keep) {
+                          Keepable& owner) {
   const bool copies = comm_.size() == 1;
   // Alone there is nothing to wait for, and in place nothing to copy.
   if (copies && (call.count == 0 || input == output)) return;
-  const Order::Turn turn = order_->begin(stream, keep);
+  const Order::Turn turn = order_->begin(stream, owner);
   if (copies) {
     SYMM_CUDA_CHECK(cuMemcpyAsync,
                     (reinterpret_cast<CUdeviceptr>(output), reinterpret_cast<CUdeviceptr>(input),

@@ -44,7 +44,7 @@ void Order::check_stream(CUstream stream) const {
   }
 }
 
-Order::Turn Order::begin(CUstream stream, const std::shared_ptr<void>& keep) {
+Order::Turn Order::begin(CUstream stream, Keepable& owner) {
   Turn turn;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = driver().cuStreamGetCaptureInfo(stream, &status, &turn.capture,
@@ -78,7 +78,7 @@ Order::Turn Order::begin(CUstream stream, const std::shared_ptr<void>& keep) {
     SYMM_CUDA_CHECK(cuStreamUpdateCaptureDependencies,
                     (stream, &found->node, nullptr, 1, CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
   }
-  retain(turn, keep);
+  retain(turn, owner.keep());
   return turn;
 }
 

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/backend.h"
 #include "core/cuda/context.h"
 #include "core/cuda/reaper.h"
 
@@ -39,9 +40,9 @@ class Order {
     CUgraph graph = nullptr;
     std::shared_ptr<Event> event;  // of an eager call: there before anything is enqueued
   };
-  // What is launched next on the stream follows the last operation; then end(). `keep` stays as
+  // What is launched next on the stream follows the last operation; then end(). `owner` stays as
   // long as the graph that the call becomes part of. One call at a time.
-  Turn begin(CUstream stream, const std::shared_ptr<void>& keep);
+  Turn begin(CUstream stream, Keepable& owner);
   void end(const Turn& turn, CUstream stream);
 
   // An event after everything enqueued so far; null if there is none. Any thread.
