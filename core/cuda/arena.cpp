@@ -34,12 +34,8 @@ std::string Arena::key_of(int rank) const { return text("arena ", key_, ' ', ran
 std::shared_ptr<Fd> Arena::make_own() {
   auto allocation = Allocation::create(*context_, bytes_);
   auto fd = allocation->export_fd();
-  auto mapping = std::make_shared<Mapping>(std::vector{std::move(allocation)});
-  mapping->grant(context_->ordinal());
-  SYMM_CUDA_CHECK(cuMemsetD8Async, (mapping->address(), 0, bytes_, stream_.get()));
-  stream_.synchronize();
-  share_in_process(key_of(rank_), mapping);
-  mappings_[static_cast<size_t>(rank_)] = std::move(mapping);
+  mappings_[static_cast<size_t>(rank_)] =
+      map_own(std::move(allocation), key_of(rank_), *context_, stream_);
   return fd;
 }
 
@@ -60,38 +56,37 @@ void Arena::fill_probe(int writer, int reader, std::byte* probe) const {
   }
 }
 
+// Once the copies are done; `fault` says what it means that a rank's probe is not what was seen.
+void Arena::compare_probes(std::string (*fault)(int rank)) {
+  stream_.synchronize();
+  for (int rank = 0; rank < agreed_.size; ++rank) {
+    const auto index = static_cast<size_t>(rank);
+    if (rank == rank_ ||
+        std::memcmp(page_->seen[index], page_->probes[index], HostPage::kProbeBytes) == 0) {
+      continue;
+    }
+    throw Error(SYMM_UNSUPPORTED,
+                text(fault(rank),
+                     ": peer access between the two is broken on this machine (an IOMMU or PCIe "
+                     "ACS setting, often)"),
+                rank);
+  }
+}
+
 void Arena::map_peers(const std::vector<Fd>& fds) {
   for (int rank = 0; rank < agreed_.size; ++rank) {
     const auto index = static_cast<size_t>(rank);
     if (rank == rank_) continue;
-    if (!fds[index]) {
-      mappings_[index] = find_in_process(key_of(rank));
-      if (!mappings_[index]) {
-        throw Error(SYMM_INTERNAL, text("rank ", rank, " of this process did not map its arena"));
-      }
-    } else {
-      mappings_[index] =
-          std::make_shared<Mapping>(std::vector{Allocation::import(fds[index], bytes_)});
-    }
-    mappings_[index]->grant(context_->ordinal());
+    mappings_[index] = map_of_rank(rank, fds[index], bytes_, key_of(rank), *context_);
     fill_probe(rank_, rank, page_->probes[index]);
     SYMM_CUDA_CHECK(cuMemcpyHtoDAsync, (probe_address(rank_, rank), page_->probes[index],
                                         HostPage::kProbeBytes, stream_.get()));
     SYMM_CUDA_CHECK(cuMemcpyDtoHAsync, (page_->seen[index], probe_address(rank_, rank),
                                         HostPage::kProbeBytes, stream_.get()));
   }
-  stream_.synchronize();
-  for (int rank = 0; rank < agreed_.size; ++rank) {
-    if (rank == rank_) continue;
-    const auto index = static_cast<size_t>(rank);
-    if (std::memcmp(page_->seen[index], page_->probes[index], HostPage::kProbeBytes) != 0) {
-      throw Error(SYMM_UNSUPPORTED,
-                  text("what this rank wrote to the GPU of rank ", rank,
-                       " reads back as something else: peer access between the two is broken on "
-                       "this machine (an IOMMU or PCIe ACS setting, often)"),
-                  rank);
-    }
-  }
+  compare_probes([](int rank) {
+    return text("what this rank wrote to the GPU of rank ", rank, " reads back as something else");
+  });
 }
 
 void Arena::check_probes() {
@@ -102,18 +97,9 @@ void Arena::check_probes() {
     SYMM_CUDA_CHECK(cuMemcpyDtoHAsync, (page_->seen[index], probe_address(rank, rank_),
                                         HostPage::kProbeBytes, stream_.get()));
   }
-  stream_.synchronize();
-  for (int rank = 0; rank < agreed_.size; ++rank) {
-    if (rank == rank_) continue;
-    const auto index = static_cast<size_t>(rank);
-    if (std::memcmp(page_->seen[index], page_->probes[index], HostPage::kProbeBytes) != 0) {
-      throw Error(SYMM_UNSUPPORTED,
-                  text("what rank ", rank,
-                       " wrote to this rank's GPU did not arrive: peer access between the two is "
-                       "broken on this machine (an IOMMU or PCIe ACS setting, often)"),
-                  rank);
-    }
-  }
+  compare_probes([](int rank) {
+    return text("what rank ", rank, " wrote to this rank's GPU did not arrive");
+  });
   const CUdeviceptr own = mappings_[static_cast<size_t>(rank_)]->address();
   SYMM_CUDA_CHECK(cuMemsetD8Async, (own, 0, sizeof(Control), stream_.get()));
   SYMM_CUDA_CHECK(cuMemsetD32Async, (own + layout_.packed, kPoison,

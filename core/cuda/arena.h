@@ -51,6 +51,7 @@ class Arena {
 
  private:
   std::string key_of(int rank) const;
+  void compare_probes(std::string (*fault)(int rank));
   void fill_probe(int writer, int reader, std::byte* probe) const;
   CUdeviceptr probe_address(int writer, int reader) const;
 

@@ -9,6 +9,7 @@
 #include "core/cuda/support.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "core/types.h"
 
 namespace symm::cuda {
@@ -178,10 +179,7 @@ Failure CudaBackend::reported(bool* explained) const {
                " ms (options.wait_timeout_ms): did it make the call, and does its stream run?");
       break;
     case SYMM_PEER:
-      failure.message = text(peer,
-                             " has left (freed its communicator or exited) and is still "
-                             "needed in ",
-                             mine, " of rank ", comm_.rank());
+      failure.message = has_left_text(record.peer, text(mine, " of rank ", comm_.rank()));
       break;
     default:
       failure.message = text(mine, " of rank ", comm_.rank(), " ended with ",

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <map>
 
+#include "core/cuda/memory.h"
+#include "core/digest.h"
 #include "core/launcher.h"
 #include "core/wire.h"
 
@@ -128,15 +130,9 @@ Uuid uuid_of(CUdevice device) {
 }
 
 std::string uuid_text(const Uuid& uuid) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string result = "GPU-";
-  for (size_t i = 0; i < uuid.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) result += '-';
-    const auto byte = static_cast<unsigned char>(uuid[i]);
-    result += kDigits[byte >> 4];
-    result += kDigits[byte & 15];
-  }
-  return result;
+  const std::string digits = hex({uuid.data(), uuid.size()});
+  return text("GPU-", digits.substr(0, 8), '-', digits.substr(8, 4), '-', digits.substr(12, 4), '-',
+              digits.substr(16, 4), '-', digits.substr(20));
 }
 
 GpuInfo describe_gpu(const Context& context, const Environment& environment) {
@@ -150,11 +146,7 @@ GpuInfo describe_gpu(const Context& context, const Environment& environment) {
                     context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   info.multiprocessors = context.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   info.max_connections = connections(environment);
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = context.ordinal();
-  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  const CUmemAllocationProp properties = properties_on(context.ordinal());
   size_t granularity = 0;
   SYMM_CUDA_CHECK(cuMemGetAllocationGranularity,
                   (&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));

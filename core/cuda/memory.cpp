@@ -7,6 +7,14 @@
 namespace symm::cuda {
 namespace {
 
+// Guarded by GlobalLock::kMemory. Never destroyed.
+std::map<std::string, std::weak_ptr<Mapping>>& by_key() {
+  static auto* instance = new std::map<std::string, std::weak_ptr<Mapping>>;
+  return *instance;
+}
+
+}  // namespace
+
 CUmemAllocationProp properties_on(int ordinal) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -15,14 +23,6 @@ CUmemAllocationProp properties_on(int ordinal) {
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   return properties;
 }
-
-// Guarded by GlobalLock::kMemory. Never destroyed.
-std::map<std::string, std::weak_ptr<Mapping>>& by_key() {
-  static auto* instance = new std::map<std::string, std::weak_ptr<Mapping>>;
-  return *instance;
-}
-
-}  // namespace
 
 std::shared_ptr<Allocation> Allocation::create(const Context& context, size_t bytes) {
   const std::shared_ptr<Allocation> allocation(new Allocation(bytes));
@@ -123,6 +123,27 @@ std::shared_ptr<Mapping> find_in_process(const std::string& key) {
   std::lock_guard lock(global_mutex(GlobalLock::kMemory));
   const auto found = by_key().find(key);
   return found == by_key().end() ? nullptr : found->second.lock();
+}
+
+std::shared_ptr<Mapping> map_own(std::shared_ptr<Allocation> allocation, const std::string& key,
+                                 const Context& context, const Stream& stream) {
+  auto mapping = std::make_shared<Mapping>(std::vector{std::move(allocation)});
+  mapping->grant(context.ordinal());
+  SYMM_CUDA_CHECK(cuMemsetD8Async, (mapping->address(), 0, mapping->size(), stream.get()));
+  stream.synchronize();
+  share_in_process(key, mapping);
+  return mapping;
+}
+
+std::shared_ptr<Mapping> map_of_rank(int rank, const Fd& fd, size_t bytes, const std::string& key,
+                                     const Context& context) {
+  auto mapping = fd ? std::make_shared<Mapping>(std::vector{Allocation::import(fd, bytes)})
+                    : find_in_process(key);
+  if (!mapping) {
+    throw Error(SYMM_INTERNAL, text("rank ", rank, " of this process did not map its memory"));
+  }
+  mapping->grant(context.ordinal());
+  return mapping;
 }
 
 }  // namespace symm::cuda

@@ -16,6 +16,9 @@
 
 namespace symm::cuda {
 
+// Of memory on that GPU that other processes can map.
+CUmemAllocationProp properties_on(int ordinal);
+
 // A reference to physical memory (a CUmemGenericAllocationHandle): the memory lives as long as any
 // reference or mapping, in any process, does.
 class Allocation {
@@ -87,6 +90,15 @@ class IpcMapping {
 void share_in_process(const std::string& key, const std::shared_ptr<Mapping>& mapping);
 // Null if nobody has it.
 std::shared_ptr<Mapping> find_in_process(const std::string& key);
+
+// A rank's own new memory: zeroed, for its GPU to read and write, and shared under `key`.
+std::shared_ptr<Mapping> map_own(std::shared_ptr<Allocation> allocation, const std::string& key,
+                                 const Context& context, const Stream& stream);
+
+// Another rank's memory, for that context's GPU to read and write: from its descriptor, or, of a
+// rank of this process, what it has shared under `key`.
+std::shared_ptr<Mapping> map_of_rank(int rank, const Fd& fd, size_t bytes, const std::string& key,
+                                     const Context& context);
 
 }  // namespace symm::cuda
 

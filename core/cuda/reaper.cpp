@@ -1,9 +1,7 @@
 #include "core/cuda/reaper.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include "core/process.h"
+#include "core/thread.h"
 
 namespace symm::cuda {
 namespace {
@@ -35,17 +33,10 @@ std::shared_ptr<Reaper> Reaper::acquire() {
 }
 
 Reaper::Reaper() {
-  // Signals are the program's: none is delivered to this thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread([state = state_] { run(state); }).detach();
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw Error(SYMM_SYSTEM, "no thread can be started; raise the limit on processes (ulimit -u)");
+  if (const int error = start_thread("symm-reaper", [state = state_] { run(state); })) {
+    throw Error(SYMM_SYSTEM, text("cannot start a helper thread: ", errno_text(error),
+                                  "; raise the limit on threads (ulimit -u)"));
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 // The last user may be something that the thread itself releases, so nobody waits for it here.

@@ -15,7 +15,6 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "core/cuda/context.h"

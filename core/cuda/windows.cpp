@@ -135,12 +135,7 @@ std::shared_ptr<Mapping> CudaBackend::make_shared_memory(const std::string& key,
     allocation = Allocation::create(*context_, bytes);
   }
   if (comm_.size() > 1) *fd = allocation->export_fd();
-  auto mapping = std::make_shared<Mapping>(std::vector{std::move(allocation)});
-  mapping->grant(context_->ordinal());
-  SYMM_CUDA_CHECK(cuMemsetD8Async, (mapping->address(), 0, bytes, stream_->get()));
-  stream_->synchronize();
-  share_in_process(key, mapping);
-  return mapping;
+  return map_own(std::move(allocation), key, *context_, *stream_);
 }
 
 std::shared_ptr<Window> CudaBackend::alloc_window(uint64_t number, size_t bytes,
@@ -188,20 +183,11 @@ CudaBackend::Mappings CudaBackend::map_all(const std::string& key, size_t bytes,
                                            std::shared_ptr<Mapping> own,
                                            const std::vector<Fd>& fds) {
   Mappings mappings(static_cast<size_t>(comm_.size()));
-  for (size_t rank = 0; rank < mappings.size(); ++rank) {
-    if (static_cast<int>(rank) == comm_.rank()) {
-      mappings[rank] = own;
-      continue;
-    }
-    if (fds[rank]) {
-      mappings[rank] = std::make_shared<Mapping>(std::vector{Allocation::import(fds[rank], bytes)});
-    } else {
-      mappings[rank] = find_in_process(text(key, rank));
-    }
-    if (!mappings[rank]) {
-      throw Error(SYMM_INTERNAL, text("rank ", rank, " of this process did not map its memory"));
-    }
-    mappings[rank]->grant(context_->ordinal());
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    const auto index = static_cast<size_t>(rank);
+    mappings[index] = rank == comm_.rank()
+                          ? own
+                          : map_of_rank(rank, fds[index], bytes, text(key, rank), *context_);
   }
   return mappings;
 }
