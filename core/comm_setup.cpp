@@ -12,7 +12,6 @@ namespace symm {
 namespace {
 
 constexpr char kSplit[] = "symm_comm_split";
-constexpr int kTellMs = 2000;
 // How long a rank that has lost rank 0 waits for the reason.
 constexpr int kVerdictMs = 500;
 
@@ -151,10 +150,7 @@ std::shared_ptr<Comm> Comm::create(const std::string& address, int32_t rank, int
   install_process_handlers();
   Meeting meeting = [&] {
     try {
-      // A rank whose own call is wrong tells those who are there, and does not wait for others.
-      return meet(where, address, hello,
-                  hello.failure.status == SYMM_OK ? deadline
-                                                  : deadline.sooner(Deadline::after_ms(kTellMs)));
+      return meet(where, address, hello, deadline);
     } catch (const Error& e) {
       // A rank whose own call is wrong says that, whatever became of the meeting.
       if (hello.failure.status == SYMM_OK) throw;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/process.h"
+#include "core/text.h"
 
 namespace symm {
 namespace {
@@ -267,18 +268,13 @@ Exchange::Gathered Exchange::gather(const std::string& kind, Contribution contri
   }
   if (shared.fault) throw Error(shared.fault->status, shared.fault->message, shared.fault->rank);
   if (shared.hub_left) {
-    throw Error(
-        SYMM_PEER,
-        text("rank 0 has left (freed its communicator or exited) and is still needed in ", kind),
-        0);
+    throw Error(SYMM_PEER, has_left_text(0, kind), 0);
   }
   throw Error(SYMM_TIMEOUT, text("rank 0 does not answer in ", kind, " before the deadline"), 0);
 }
 
 void Exchange::Gathered::check_fds() const {
-  if (!fds_lost) return;
-  throw Error(SYMM_SYSTEM,
-              text("no room for the file descriptors of other ranks: ", errno_text(EMFILE)));
+  if (fds_lost) throw Error(SYMM_SYSTEM, fds_lost_text());
 }
 
 void Exchange::send_fault(const Failure& failure) {

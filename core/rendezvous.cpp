@@ -24,7 +24,7 @@ constexpr auto kFirstPause = std::chrono::milliseconds(2);
 constexpr auto kLongestPause = std::chrono::milliseconds(50);
 // A server answers a HELLO in microseconds; what listens and does not is something else.
 constexpr int kAnswerMs = 5000;
-// How long rank 0, which cannot go on, looks for the server to tell the others.
+// How long a rank that cannot go on looks for the server, to tell those who are there.
 constexpr int kTellMs = 2000;
 // How long rank 0 stays with a meeting that has failed.
 constexpr int kTellLatecomersMs = 3000;
@@ -441,6 +441,9 @@ Meeting meet(const Address& address, const std::string& address_text, Hello hell
              Deadline deadline) {
   Meeting meeting;
   Served served;
+  const auto stay_short = [&] { deadline = deadline.sooner(Deadline::after_ms(kTellMs)); };
+  // A rank whose own call is wrong does not wait for others.
+  if (hello.failure.status != SYMM_OK) stay_short();
   // What keeps rank 0 from going on. The others are told, for which the descriptors of what it has
   // opened may be needed.
   Failure own;
@@ -448,7 +451,7 @@ Meeting meet(const Address& address, const std::string& address_text, Hello hell
     own = failure;
     meeting = Meeting();
     if (hello.failure.status == SYMM_OK) hello.failure = own;
-    deadline = deadline.sooner(Deadline::after_ms(kTellMs));
+    stay_short();
   };
   const auto throw_own = [&own] {
     if (own.status != SYMM_OK) throw Error(own.status, own.message, own.rank);

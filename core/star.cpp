@@ -170,9 +170,7 @@ void StarHub::complete_step() {
     if (own) break;
   }
   if (std::exchange(fds_lost_, false) && result.failure.status == SYMM_OK) {
-    result.failure = {
-        SYMM_SYSTEM, 0,
-        text("no room for the file descriptors of other ranks: ", errno_text(EMFILE))};
+    result.failure = {SYMM_SYSTEM, 0, fds_lost_text()};
   }
   const bool failed = result.failure.status != SYMM_OK;
   if (!failed) {
@@ -221,9 +219,7 @@ void StarHub::look_for_leavers() {
   for (size_t rank = 0; rank < members_.size(); ++rank) {
     if (members_[rank].left && !members_[rank].gather) {
       fault({SYMM_PEER, static_cast<int>(rank),
-             text("rank ", rank,
-                  " has left (freed its communicator or exited) and is still needed in ",
-                  waits->gather->kind)});
+             has_left_text(static_cast<int>(rank), waits->gather->kind)});
       return;
     }
   }

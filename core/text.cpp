@@ -1,5 +1,7 @@
 #include "core/text.h"
 
+#include <cerrno>
+
 #include "core/error.h"
 
 namespace symm {
@@ -14,6 +16,15 @@ std::string rank_list(const std::vector<int>& ranks) {
     list += std::to_string(ranks[i]);
   }
   return list;
+}
+
+std::string has_left_text(int rank, const std::string& needed_in) {
+  return text("rank ", rank, " has left (freed its communicator or exited) and is still needed in ",
+              needed_in);
+}
+
+std::string fds_lost_text() {
+  return text("no room for the file descriptors of other ranks: ", errno_text(EMFILE));
 }
 
 std::string library_version() {
