@@ -165,10 +165,12 @@ TEST(Surroundings, AFullDescriptorTableFailsTheCreationOnEveryRankWithTheRemedy)
 
 TEST(Surroundings, ADeletedCurrentDirectoryIsNoHindrance) {
   run(mixed(2, 1), [](Rank& rank) {
-    std::string directory = "/tmp/symm-test-gone-XXXXXX";
-    ASSERT_NE(mkdtemp(directory.data()), nullptr);
-    ASSERT_EQ(chdir(directory.c_str()), 0);
-    ASSERT_EQ(rmdir(directory.c_str()), 0);
+    {
+      const Directory directory;
+      ASSERT_EQ(chdir(directory.path().c_str()), 0);
+    }
+    char place[4096];
+    ASSERT_EQ(getcwd(place, sizeof place), nullptr) << "it is still there";
     works(rank, "gone");
     char address[SYMM_ADDRESS_SIZE];
     size_t needed = 0;

@@ -8,35 +8,17 @@
 #include "core/error.h"
 #include "core/types.h"
 #include "kernels/cpu/reduce.h"
+#include "tests/support/formats.h"
 
 namespace symm::cuda::testing {
 namespace {
 
 constexpr std::byte kUntouched{0x5a};
 
-// Exponent and mantissa bits; 0 for integers, of which any bits will do.
-int mantissa_bits(symm_dtype dtype) {
-  switch (dtype) {
-    case SYMM_FLOAT16:
-      return 10;
-    case SYMM_FLOAT32:
-      return 23;
-    case SYMM_FLOAT64:
-      return 52;
-    case SYMM_BFLOAT16:
-      return 7;
-    case SYMM_FLOAT8_E4M3:
-      return 3;
-    case SYMM_FLOAT8_E5M2:
-      return 2;
-    default:
-      return 0;
-  }
-}
-
 // Mostly numbers near 1, some of any bits, zeros, subnormals, infinities and NaNs among them.
 uint64_t number(symm_dtype dtype, uint64_t any) {
-  const int mantissa = mantissa_bits(dtype);
+  // Of integers any bits will do.
+  const int mantissa = symm_test::mantissa_bits(dtype);
   if (mantissa == 0 || any % 8 == 0) return any >> 3;
   const uint64_t sign = uint64_t{1} << (8 * dtype_size(dtype) - 1);
   const uint64_t unit = uint64_t{1} << mantissa;

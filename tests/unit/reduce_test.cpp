@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "capi/symm.h"
+#include "tests/support/formats.h"
 #include "tests/unit/reduce_reference.h"
 
 namespace symm::cpu {
@@ -66,25 +67,8 @@ class Numbers {
 
  private:
   uint64_t mask() const { return ~uint64_t{0} >> (64 - 8 * kSizes[dtype_]); }
-  // 0 for the integers, for which every number is moderate.
-  int mantissa_bits() const {
-    switch (dtype_) {
-      case SYMM_FLOAT16:
-        return 10;
-      case SYMM_FLOAT32:
-        return 23;
-      case SYMM_FLOAT64:
-        return 52;
-      case SYMM_BFLOAT16:
-        return 7;
-      case SYMM_FLOAT8_E4M3:
-        return 3;
-      case SYMM_FLOAT8_E5M2:
-        return 2;
-      default:
-        return 0;
-    }
-  }
+  // For integers, which have none, every number is moderate.
+  int mantissa_bits() const { return symm_test::mantissa_bits(dtype_); }
 
   uint64_t special(uint64_t which) const {
     const uint64_t sign = mask() / 2 + 1;

@@ -41,21 +41,25 @@ static struct gpu_tile guard_of(const struct gpu_engine* engine) {
   return tile;
 }
 
+/* What a buffer that is filled so holds. */
+static struct gpu_tile filled_of(const struct gpu_engine* engine, enum gpu_filling filling,
+                                 gpu_address at, uint64_t turn) {
+  return filling == GPU_ZEROS ? zeros_of(engine) : tile_of(engine, at, turn);
+}
+
 void gpu_check_fill(const struct gpu_engine* engine, enum gpu_filling filling, uint64_t turn) {
   struct gpu_rank* rank = engine->rank;
   const size_t count = engine->problem.count;
-  const struct gpu_tile input = tile_of(engine, rank->tile, turn);
-  const struct gpu_tile result = tile_of(engine, rank->result_tile, turn);
-  const struct gpu_tile zeros = zeros_of(engine);
+  const struct gpu_tile input = filled_of(engine, filling, rank->tile, turn);
+  const struct gpu_tile result = filled_of(engine, filling, rank->result_tile, turn);
   const struct gpu_tile guard = guard_of(engine);
-  gpu_expand(&rank->kernels, rank->stream, engine->input, count,
-             filling == GPU_ZEROS ? &zeros : &input, filling == GPU_PRODUCED ? 0xff : 0);
+  gpu_expand(&rank->kernels, rank->stream, engine->input, count, &input,
+             filling == GPU_PRODUCED ? 0xff : 0);
   if (filling == GPU_PRODUCED) {
     gpu_expand(&rank->kernels, rank->stream, rank->source, count, &input, 0);
   }
   if (engine->output != engine->input) {
-    gpu_expand(&rank->kernels, rank->stream, engine->output, count,
-               filling == GPU_ZEROS ? &zeros : &result, 0xff);
+    gpu_expand(&rank->kernels, rank->stream, engine->output, count, &result, 0xff);
   }
   gpu_expand(&rank->kernels, rank->stream, engine->output + engine->bytes, GPU_GUARD_BYTES, &guard,
              0);
@@ -88,19 +92,17 @@ static size_t count_on_host(const struct gpu_engine* engine, const struct gpu_ti
 size_t gpu_check_count(const struct gpu_engine* engine, enum gpu_filling filling, uint64_t turn) {
   struct gpu_rank* rank = engine->rank;
   const size_t count = engine->problem.count;
-  const struct gpu_tile input = tile_of(engine, rank->tile, turn);
-  const struct gpu_tile result = tile_of(engine, rank->result_tile, turn);
-  const struct gpu_tile zeros = zeros_of(engine);
+  const struct gpu_tile input = filled_of(engine, filling, rank->tile, turn);
+  const struct gpu_tile result = filled_of(engine, filling, rank->result_tile, turn);
   const struct gpu_tile guard = guard_of(engine);
   uint64_t found[2];
   gpu_check(rank->driver->fill(rank->counters, 0, sizeof found, rank->stream), "cuMemsetD8Async");
-  gpu_compare(&rank->kernels, rank->stream, engine->output, count,
-              filling == GPU_ZEROS ? &zeros : &result, rank->counters);
+  gpu_compare(&rank->kernels, rank->stream, engine->output, count, &result, rank->counters);
   gpu_compare(&rank->kernels, rank->stream, engine->output + engine->bytes, GPU_GUARD_BYTES, &guard,
               rank->counters + sizeof found[0]);
   if (engine->output != engine->input) {
-    gpu_compare(&rank->kernels, rank->stream, engine->input, count,
-                filling == GPU_ZEROS ? &zeros : &input, rank->counters + sizeof found[0]);
+    gpu_compare(&rank->kernels, rank->stream, engine->input, count, &input,
+                rank->counters + sizeof found[0]);
   }
   gpu_rank_wait(rank);
   gpu_check(rank->driver->copy_to_host(found, rank->counters, sizeof found), "cuMemcpyDtoH");

@@ -260,22 +260,25 @@ static unsigned grid_of(const struct gpu_kernels* kernels, size_t items) {
   return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
 }
 
-void gpu_expand(const struct gpu_kernels* kernels, gpu_stream stream, gpu_address out, size_t count,
-                const struct gpu_tile* tile, unsigned mask) {
+/* The two kernels about a buffer and a tile, whose last parameters differ. */
+static void launch_for_tile(const struct gpu_kernels* kernels, enum gpu_kernel which,
+                            gpu_stream stream, gpu_address buffer, size_t count,
+                            const struct gpu_tile* tile, void* last) {
   struct gpu_tile copy = *tile;
   uint64_t elements = count, period = copy.period, shift = copy.shift;
-  void* arguments[] = {&out,   &copy.elements,      &elements, &period,
-                       &shift, &copy.element_bytes, &mask};
-  launch(kernels, GPU_EXPAND, stream, grid_of(kernels, count), 256, 0, arguments);
+  void* arguments[] = {&buffer, &copy.elements,      &elements, &period,
+                       &shift,  &copy.element_bytes, last};
+  launch(kernels, which, stream, grid_of(kernels, count), 256, 0, arguments);
+}
+
+void gpu_expand(const struct gpu_kernels* kernels, gpu_stream stream, gpu_address out, size_t count,
+                const struct gpu_tile* tile, unsigned mask) {
+  launch_for_tile(kernels, GPU_EXPAND, stream, out, count, tile, &mask);
 }
 
 void gpu_compare(const struct gpu_kernels* kernels, gpu_stream stream, gpu_address in, size_t count,
                  const struct gpu_tile* tile, gpu_address wrong) {
-  struct gpu_tile copy = *tile;
-  uint64_t elements = count, period = copy.period, shift = copy.shift;
-  void* arguments[] = {&in,    &copy.elements,      &elements, &period,
-                       &shift, &copy.element_bytes, &wrong};
-  launch(kernels, GPU_COMPARE, stream, grid_of(kernels, count), 256, 0, arguments);
+  launch_for_tile(kernels, GPU_COMPARE, stream, in, count, tile, &wrong);
 }
 
 void gpu_produce(const struct gpu_kernels* kernels, gpu_stream stream, gpu_address out,
