@@ -31,7 +31,7 @@ struct CommOptions {
   AgreedOptions agreed;
 };
 
-class Comm : public ExitListener, public Keepable, public std::enable_shared_from_this<Comm> {
+class Comm final : public ExitListener, public Keepable, public std::enable_shared_from_this<Comm> {
  public:
   // symm_comm_create. `failure` is what the boundary found wrong with this rank's arguments: it is
   // taken into the meeting, so that every rank fails.

@@ -261,10 +261,13 @@ std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions&
       // Its author tells it in this same step; an echo might be taken for the cause.
       built = {};
     } else if (built.rank != kNoRank && !members.empty()) {
-      // The rank to blame is told in the numbers of the communicator that lives on.
-      built.rank = members[static_cast<size_t>(built.rank)];
+      // The rank to blame is told in the numbers of the communicator that lives on; the message has
+      // those of the new one.
+      const int there = built.rank;
+      built.rank = members[static_cast<size_t>(there)];
       if (built.rank != rank_) {
-        built.message = text("in the new communicator of color ", color, ": ", built.message);
+        built.message = text("in the new communicator of color ", color, ", whose rank ", there,
+                             " is rank ", built.rank, " of this one: ", built.message);
       }
     }
     // Groups that failed say so here; that takes them up to the deadline and the hub's grace.

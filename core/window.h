@@ -12,7 +12,7 @@
 
 namespace symm {
 
-class Window : public Keepable, public std::enable_shared_from_this<Window> {
+class Window final : public Keepable, public std::enable_shared_from_this<Window> {
  public:
   // `copies` are the ranks' memories as this process sees them, by rank; `mappings` keep them
   // alive. `alias`, if not null, is the caller's own address of this rank's copy; `check_alias`

@@ -32,6 +32,17 @@ RelaxedCapture::RelaxedCapture() { SYMM_CUDA_CHECK(cuThreadExchangeStreamCapture
 
 RelaxedCapture::~RelaxedCapture() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
 
+ReleaseWork::ReleaseWork(const Context& context) noexcept
+    : pushed_(driver().cuCtxPushCurrent(context.get()) == CUDA_SUCCESS) {
+  driver().cuThreadExchangeStreamCaptureMode(&mode_);
+}
+
+ReleaseWork::~ReleaseWork() {
+  driver().cuThreadExchangeStreamCaptureMode(&mode_);
+  CUcontext popped = nullptr;
+  if (pushed_) driver().cuCtxPopCurrent(&popped);
+}
+
 Stream::Stream(std::shared_ptr<const Context> context) : context_(std::move(context)) {
   const HostWork work(*context_);
   SYMM_CUDA_CHECK(cuStreamCreate, (&stream_, CU_STREAM_NON_BLOCKING));

@@ -63,6 +63,20 @@ struct HostWork {
   RelaxedCapture relaxed;
 };
 
+// Both, for giving back what needs a current context. What CUDA says to that is not looked at: the
+// call that gives back is tried in any case, and where the context is gone its memory went with it.
+class ReleaseWork {
+ public:
+  explicit ReleaseWork(const Context& context) noexcept;
+  ~ReleaseWork();
+  ReleaseWork(const ReleaseWork&) = delete;
+  ReleaseWork& operator=(const ReleaseWork&) = delete;
+
+ private:
+  bool pushed_ = false;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
 // A stream of our own: no implicit order with the legacy default stream.
 class Stream {
  public:

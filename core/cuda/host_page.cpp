@@ -21,12 +21,8 @@ HostPage::HostPage(std::shared_ptr<const Context> context) : context_(std::move(
 }
 
 HostPage::~HostPage() {
-  try {
-    const HostWork work(*context_);
-    driver().cuMemFreeHost(contents_);
-  } catch (const Error&) {
-    // The context is gone, and its pinned memory with it.
-  }
+  const ReleaseWork work(*context_);
+  driver().cuMemFreeHost(contents_);
 }
 
 }  // namespace symm::cuda

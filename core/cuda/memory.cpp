@@ -105,12 +105,8 @@ IpcMapping::IpcMapping(std::shared_ptr<const Context> context, const CUipcMemHan
 }
 
 IpcMapping::~IpcMapping() {
-  try {
-    const HostWork work(*context_);
-    driver().cuIpcCloseMemHandle(address_);
-  } catch (const Error&) {
-    // The context is gone, and the mapping with it.
-  }
+  const ReleaseWork work(*context_);
+  driver().cuIpcCloseMemHandle(address_);
 }
 
 void share_in_process(const std::string& key, const std::shared_ptr<Mapping>& mapping) {
