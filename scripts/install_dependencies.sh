@@ -2,7 +2,7 @@
 # Installs what is missing of the things asked for, on Debian and Ubuntu as root or with sudo;
 # elsewhere prints what to install and fails.
 #
-# Usage: install_dependencies.sh GROUP...   GROUP: build, cuda, data, test, fuzz, format
+# Usage: install_dependencies.sh GROUP...   GROUP: build, cuda, data, test, fuzz, python, format
 set -euo pipefail
 exec < /dev/null
 
@@ -20,6 +20,9 @@ compiles() {
   return "$status"
 }
 
+has_python_headers() {
+  has python3 && test -e "$(python3 -c 'import sysconfig as s; print(s.get_path("include"))')/Python.h"
+}
 has_ensurepip() { has python3 && python3 -c 'import ensurepip, venv' > /dev/null 2>&1; }
 # MPI's headers, not only its commands.
 has_mpi() { has mpirun && has mpicc && compiles mpicc '#include <mpi.h>' -E; }
@@ -68,6 +71,11 @@ need_group() {
       need debootstrap has_debootstrap
       ;;
     fuzz) need clang has clang++ ;;
+    python)
+      need python3-venv has_ensurepip
+      need python3-dev has_python_headers
+      need ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
+      ;;
     format) need clang-format-14 has clang-format-14 ;;
     *)
       echo "install_dependencies.sh: unknown group '$1'" >&2

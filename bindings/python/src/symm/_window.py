@@ -1,0 +1,288 @@
+"""Windows, and views of every rank's copy."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Iterator
+
+from . import _capi, _dtypes
+from ._capi import window_all_reduce as _window_all_reduce
+from ._errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from ._comm import Comm
+
+
+def _count_of(shape: Any, function: str) -> tuple[tuple[int, ...], int]:
+    """A shape, which may be one number, as a tuple; and how many elements that is."""
+    try:
+        extents = (operator.index(shape),)
+    except TypeError:
+        extents = tuple(operator.index(extent) for extent in shape)
+    count = 1
+    for extent in extents:
+        if extent < 0:
+            raise InvalidArgumentError(f"{function}: shape {shape!r} has a negative extent")
+        count *= extent
+    if count > (1 << 63) - 1 >> 3:
+        raise InvalidArgumentError(f"{function}: shape {shape!r} is more than memory can be")
+    return extents, count
+
+
+class View:
+    """One rank's copy of a window, or a piece of it, as an array of that memory for every library.
+
+    It, and every array made of it, keeps the memory: also after Window.close()."""
+
+    # In this order they are dropped: the handle before the memory that it was made of.
+    __slots__ = ("_handle", "_owner", "_address", "_device", "_code", "shape", "rank", "__weakref__")
+
+    def __init__(
+        self, handle: Any, owner: Any, address: int, device: int, code: int, shape: tuple[int, ...], rank: int
+    ) -> None:
+        self._handle = handle
+        self._owner = owner
+        self._address = address
+        self._device = device
+        self._code = code
+        self.shape = shape
+        self.rank = rank
+
+    @property
+    def dtype(self) -> str:
+        return _dtypes.NAMES[self._code]
+
+    @property
+    def device(self) -> str:
+        return "cpu" if self._device == _capi.SYMM_CPU else f"cuda:{self._device}"
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return _count_of(self.shape, "view")[1]
+
+    @property
+    def itemsize(self) -> int:
+        return _dtypes.SIZES[self._code]
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    @property
+    def address(self) -> int:
+        return self._address
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a view of no dimensions has no len()")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<symm.View of rank {self.rank}'s copy: shape {self.shape}, {self.dtype}, {self.device}>"
+
+    # ---- Protocols ------------------------------------------------------------------------------
+
+    def _interface(self, version: int) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "typestr": _dtypes.TYPESTRS[self._code],
+            "data": (self._address, False),
+            "strides": None,
+            "version": version,
+        }
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        if self._device != _capi.SYMM_CPU:
+            raise AttributeError("__array_interface__: this memory is a GPU's")
+        return self._interface(3)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self._device == _capi.SYMM_CPU:
+            raise AttributeError("__cuda_array_interface__: this memory is the host's")
+        if self._code >= _capi.SYMM_BFLOAT16:
+            raise AttributeError(f"__cuda_array_interface__ has no {self.dtype}: use __dlpack__")
+        # Nothing is pending on this memory by itself, so nobody has to wait for a stream.
+        return {**self._interface(3), "stream": None}
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0) if self._device == _capi.SYMM_CPU else (2, self._device)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"this memory is {self.device}'s, and symm does not copy it elsewhere")
+        if copy:
+            raise BufferError("symm does not copy: copy the array that is made of this")
+        if self._device == _capi.SYMM_CPU and stream not in (None, -1):
+            raise ValueError(f"stream {stream!r}: the CPU has none")
+        versioned = max_version is not None and max_version[0] >= 1
+        return _capi.dlpack_export(self, self._address, self.shape, self._code, self._device, versioned)
+
+    # ---- Arrays ---------------------------------------------------------------------------------
+
+    def numpy(self) -> Any:
+        import numpy
+
+        return numpy.asarray(self).view(_dtypes.numpy_dtype(self._code))
+
+    def torch(self) -> Any:
+        import torch
+
+        return torch.from_dlpack(self)
+
+    def cupy(self) -> Any:
+        import cupy
+
+        return cupy.from_dlpack(self)
+
+    def memoryview(self) -> memoryview:
+        if self._device != _capi.SYMM_CPU:
+            raise InvalidArgumentError("memoryview: this memory is a GPU's")
+        if self.nbytes == 0:
+            return memoryview(bytearray())
+        memory = (ctypes.c_char * self.nbytes).from_address(self._address)
+        memory._view = self  # type: ignore[attr-defined]  # the memory's owner goes where its address goes
+        flat = memoryview(memory).cast("B")
+        code = {"i": "bhiq", "u": "BHIQ", "f": " efd"}.get(_dtypes.TYPESTRS[self._code][1])
+        if code is None:
+            return flat
+        return flat.cast(code[self.itemsize.bit_length() - 1], self.shape or (1,))
+
+
+class Window:
+    """Memory that every rank of a communicator sees. Made by Comm.window and Comm.register."""
+
+    __slots__ = ("_handle", "_owner", "_comm", "_rank", "_size", "_device", "_code", "_count", "_shape", "__weakref__")
+
+    def __init__(self, comm: Comm, handle: Any, shape: tuple[int, ...], code: int, owner: Any) -> None:
+        self._handle = handle
+        self._owner = owner
+        # The communicator's own handle, so that close() there does not end this window.
+        self._comm = comm._handle
+        self._rank = comm._rank
+        self._size = comm._size
+        self._device = comm._device
+        self._code = code
+        self._shape = shape
+        self._count = _count_of(shape, "window")[1]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def dtype(self) -> str:
+        return _dtypes.NAMES[self._code]
+
+    @property
+    def nbytes(self) -> int:
+        return self._count * _dtypes.SIZES[self._code]
+
+    @property
+    def rank(self) -> int:
+        return self._rank
+
+    @property
+    def device(self) -> str:
+        return "cpu" if self._device == _capi.SYMM_CPU else f"cuda:{self._device}"
+
+    @property
+    def closed(self) -> bool:
+        return self._handle is None
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._handle is None else ""
+        return f"<symm.Window of {self._size} ranks: shape {self._shape}, {self.dtype}, {self.device}{state}>"
+
+    def _open(self) -> Any:
+        if self._handle is None:
+            raise InvalidArgumentError("the window is closed")
+        return self._handle
+
+    # ---- Views ----------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._size
+
+    def _view(self, rank: int, offset: int, shape: tuple[int, ...]) -> View:
+        address = _capi.flat_window_data(self._handle, rank)
+        if address != 0:
+            address += offset * _dtypes.SIZES[self._code]
+        return View(self._handle, self._owner, address, self._device, self._code, shape, rank)
+
+    def __getitem__(self, rank: int) -> View:
+        number = operator.index(rank)
+        if number < 0:
+            number += self._size
+        if not 0 <= number < self._size:
+            # Also what ends iteration.
+            raise IndexError(f"rank {rank} of a window of {self._size} ranks")
+        return self._view(number, 0, self._shape)
+
+    def __iter__(self) -> Iterator[View]:
+        for rank in range(self._size):
+            yield self[rank]
+
+    @property
+    def local(self) -> View:
+        return self._view(self._rank, 0, self._shape)
+
+    def numpy(self, rank: int | None = None) -> Any:
+        return self[self._rank if rank is None else rank].numpy()
+
+    def torch(self, rank: int | None = None) -> Any:
+        return self[self._rank if rank is None else rank].torch()
+
+    def cupy(self, rank: int | None = None) -> Any:
+        return self[self._rank if rank is None else rank].cupy()
+
+    # ---- Collective calls -----------------------------------------------------------------------
+
+    def all_reduce(
+        self, out: Any = None, op: str = "sum", *, offset: int = 0, count: int | None = None, stream: Any = None
+    ) -> Any:
+        whole = offset == 0 and count is None
+        if count is None:
+            count = self._count - offset
+        if offset < 0 or count < 0 or offset + count > self._count:
+            raise InvalidArgumentError(
+                f"Window.all_reduce: elements {offset} to {offset + count} of a window of {self._count} elements"
+            )
+        result = _window_all_reduce(
+            self._handle, self._comm, self._rank, self._code, offset, count, out, op, stream
+        )
+        if result is not None:
+            return result
+        return self._view(self._rank, offset, self._shape if whole else (count,))
+
+    # ---- The end --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        self._handle = None
+        self._owner = None
+        self._comm = None
+
+    def __enter__(self) -> Window:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a symm.Window belongs to its process and cannot be pickled or copied")

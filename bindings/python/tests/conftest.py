@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+import os
+import sys
+
+import hypothesis
+
+# Examples wait for other threads, so one may take long on a busy machine without being wrong.
+hypothesis.settings.register_profile("symm", deadline=None, print_blob=True, derandomize=False)
+hypothesis.settings.load_profile("symm")
+
+sys.path.insert(0, os.path.dirname(__file__))
