@@ -2,7 +2,8 @@
 # Installs what is missing of the things asked for, on Debian and Ubuntu as root or with sudo;
 # elsewhere prints what to install and fails.
 #
-# Usage: install_dependencies.sh GROUP...   GROUP: build, cuda, data, test, fuzz, python, format
+# Usage: install_dependencies.sh GROUP...   GROUP: build, cuda, data, test, fuzz, format, or one
+# language: python, luajit, ruby, mono, node, go
 set -euo pipefail
 exec < /dev/null
 
@@ -28,6 +29,7 @@ has_ensurepip() { has python3 && python3 -c 'import ensurepip, venv' > /dev/null
 has_mpi() { has mpirun && has mpicc && compiles mpicc '#include <mpi.h>' -E; }
 # Of the administrator's commands, which not everybody's PATH has.
 has_debootstrap() { has debootstrap || [ -x /usr/sbin/debootstrap ]; }
+has_fiddle() { has ruby && ruby -e 'require "fiddle"' > /dev/null 2>&1; }
 has_gtest() { compiles g++ '#include <gtest/gtest.h>' -E; }
 has_fuzzer() {
   compiles clang++ 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) {
@@ -76,6 +78,17 @@ need_group() {
       need python3-dev has_python_headers
       need ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
       ;;
+    luajit) need luajit has luajit ;;
+    ruby) need ruby has_fiddle ;;
+    mono)
+      need mono-mcs has mcs
+      need mono-runtime has mono
+      ;;
+    node)
+      need nodejs has node
+      need npm has npm
+      ;;
+    go) need golang-go has go ;;
     format) need clang-format-14 has clang-format-14 ;;
     *)
       echo "install_dependencies.sh: unknown group '$1'" >&2

@@ -1,0 +1,77 @@
+/* One rank of an all-reduce, by plain C linked with libsymm.
+ *
+ *   cc -std=c99 all_reduce.c $(pkg-config --cflags --libs symm) -o all_reduce
+ *   ./all_reduce tcp://127.0.0.1:29500 0 2 & ./all_reduce tcp://127.0.0.1:29500 1 2
+ *
+ * The same program in other languages lies beside this file and in ../dlopen; their ranks may be
+ * mixed in one communicator. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <symm.h>
+
+enum { kCount = 1000 };
+
+static void check(symm_status status) {
+  if (status != SYMM_OK) {
+    fprintf(stderr, "%s: %s\n", symm_status_name(status), symm_last_error());
+    exit(1);
+  }
+}
+
+static int32_t number(const char* text) {
+  char* end;
+  const long value = strtol(text, &end, 10);
+  if (end == text || *end != '\0' || value < INT32_MIN || value > INT32_MAX) {
+    fprintf(stderr, "all_reduce: '%s' is not a rank or a size\n", text);
+    exit(1);
+  }
+  return (int32_t)value;
+}
+
+static uint64_t fnv1a(const void* data, size_t bytes) {
+  const unsigned char* byte = data;
+  uint64_t digest = UINT64_C(14695981039346656037);
+  for (size_t i = 0; i < bytes; ++i) {
+    digest = (digest ^ byte[i]) * UINT64_C(1099511628211);
+  }
+  return digest;
+}
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    fputs("usage: all_reduce ADDRESS RANK SIZE\n", stderr);
+    return 1;
+  }
+  const int32_t rank = number(argv[2]), size = number(argv[3]);
+
+  const symm_comm_options options = {.size = sizeof options, .timeout_ms = 60000};
+  symm_comm* comm;
+  check(symm_comm_create(argv[1], rank, size, SYMM_CPU, &options, &comm));
+
+  float x[kCount], sum[kCount];
+  for (int i = 0; i < kCount; ++i) {
+    x[i] = (float)(1 / (1.0 + i + 1000.0 * rank));
+  }
+  check(symm_all_reduce(comm, x, sum, kCount, SYMM_FLOAT32, SYMM_SUM, NULL));
+
+  /* The same from a window, memory that every rank sees: no copy on the way in. */
+  symm_window* window;
+  void* own;
+  float again[kCount];
+  check(symm_window_alloc(comm, sizeof x, NULL, &window));
+  check(symm_window_data(window, rank, &own));
+  memcpy(own, x, sizeof x);
+  check(symm_window_all_reduce(window, 0, again, kCount, SYMM_FLOAT32, SYMM_SUM, NULL));
+  if (memcmp(sum, again, sizeof sum) != 0) {
+    fputs("all_reduce: the window's sum has other bits\n", stderr);
+    return 1;
+  }
+
+  printf("rank %" PRId32 " of %" PRId32 ": sum[0] = %.6f, digest %016" PRIx64 "\n", rank, size,
+         sum[0], fnv1a(sum, sizeof sum));
+  symm_window_free(window);
+  symm_comm_free(comm);
+  return 0;
+}
