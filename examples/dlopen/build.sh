@@ -17,13 +17,14 @@ root=$(cd "$here/../.." && pwd)
 out=$root/build/dlopen
 mkdir -p "$out"
 
-# A private copy of what npm and go keep elsewhere is not needed: both check what they have cached.
-rm -rf "$out/prefix" "$out/clients.txt" "$out/skipped.txt"
+# Nothing of an earlier run may stand in for what this one does not make.
+rm -rf "$out/prefix" "$out/go_test" "$out"/*.txt
 cmake --install "$build" --prefix "$out/prefix" > "$out/install.log"
 # Debian keeps libraries in a folder of the architecture's name.
 library=$(find "$out/prefix" -name libsymm.so.0)
 header=$(find "$out/prefix" -name symm.h)
 ln -sfn "$library" "$out/libsymm.so.0"
+echo "$header" > "$out/header.txt"
 
 # client NAME WORD...
 client() {

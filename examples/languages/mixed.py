@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True  # no __pycache__ among the sources
 import reference
 
 Ended = collections.namedtuple("Ended", "status out err late")
