@@ -66,8 +66,8 @@ has() {
 
 # dlopen_client CLIENT NAME: a rank by a program of ../dlopen.
 dlopen_client() {
-  local words
-  IFS=$'\t' read -r -a words < <(grep "^$1"$'\t' "$clients/clients.txt" || true)
+  local words=()
+  IFS=$'\t' read -r -a words < <(grep "^$1"$'\t' "$clients/clients.txt") || true
   if [ "${#words[@]}" = 0 ]; then left_out+=("$2"); else rank "$2" "${words[@]:1}"; fi
 }
 
