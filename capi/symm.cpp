@@ -8,8 +8,8 @@
 #include "core/address.h"
 #include "core/attempt.h"
 #include "core/cuda/support.h"
-#include "core/rendezvous.h"
 #include "core/report.h"
+#include "core/serving.h"
 #include "core/types.h"
 
 using symm::attempt;

@@ -18,14 +18,19 @@ struct Address {
     kTcp,     // tcp://host:port: rank 0 serves
     kFile,    // file:///path: rank 0 serves and writes where into the file
     kUnix,    // env:// of a launcher without MASTER_ADDR, all ranks on one host: rank 0 serves
+    kStore,   // env:// where a PyTorch store has the port: rank 0 serves, and writes where into it
   };
   Kind kind = Kind::kTcp;
-  // kServed: in the order to try, a unix one (of use on host_id only) first; kTcp, kUnix: one;
+  // kServed: in the order to try, a unix one (of use on host_id only) first; kTcp, kUnix,
+  // kStore: one;
   // kFile: none.
   std::vector<Endpoint> endpoints;
   std::string host_id;  // kServed: host_identity() of the server
   std::string token;    // kServed: the secret; else SYMM_TOKEN or the launcher's job id or ""
   std::string path;     // kFile
+  // env:// with a port, which may turn out to be a PyTorch store's: what tells this job's entries
+  // there from those of others. Else "".
+  std::string store_scope;
 };
 
 // Parses tcp://, file:// and symm:// addresses. Throws INVALID_ARGUMENT with the text, the fault

@@ -6,6 +6,7 @@
 #include "core/attempt.h"
 #include "core/comm.h"
 #include "core/launcher.h"
+#include "core/serving.h"
 #include "core/text.h"
 
 namespace symm {

@@ -169,29 +169,32 @@ bool claims_ranks(const Environment& environment, const Scheme& scheme) {
                      [&](const char* name) { return environment(name).has_value(); });
 }
 
+// Rank 0 serves at MASTER_ADDR:MASTER_PORT, unless that port is a PyTorch store's.
+void set_master(const Endpoint& master, const Environment& environment, Launcher* found) {
+  Address& address = found->address;
+  // torchrun says that its agent keeps the store; whether the program's own torch.distributed does
+  // is seen when the ranks meet.
+  const bool of_agent = environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  address.kind = of_agent ? Address::Kind::kStore : Address::Kind::kTcp;
+  address.endpoints = {master};
+  address.token = read_token(environment, found->job);
+  // The agent's store outlives a restart of the ranks, and may serve several runs.
+  address.store_scope = text(environment("TORCHELASTIC_RUN_ID").value_or(""), '/',
+                             environment("TORCHELASTIC_RESTART_COUNT").value_or(""), '/',
+                             environment("SYMM_TOKEN").value_or(""));
+}
+
 Launcher read_torch(const Environment& environment) {
   const auto run_id = environment("TORCHELASTIC_RUN_ID");
   const Variables variables(environment, torch(), run_id ? "torchrun" : torch().launcher);
   Launcher found = variables.claim();
-  if (environment("TORCHELASTIC_USE_AGENT_STORE") == "True") {
-    // The port is torchrun's own, whatever MASTER_ADDR and MASTER_PORT say: nobody else can serve
-    // there.
-    variables.refuse(
-        "TORCHELASTIC_USE_AGENT_STORE is True, so MASTER_PORT belongs to torchrun's own store; use "
-        "tcp://host:port with another port of rank 0's host, file:///path, or an address that rank "
-        "0 "
-        "makes with symm_address_create and sends to the others by torch.distributed",
-        SYMM_UNSUPPORTED);
-  }
   const std::optional<Endpoint> master = variables.master();
   if (!master) {
     variables.refuse(text("MASTER_ADDR and MASTER_PORT are not set; ", kSetMaster));
   }
   // "none" is what torchrun calls every run without --rdzv-id: it tells no two of them apart.
   if (run_id && *run_id != "none") found.job = *run_id;
-  found.address.kind = Address::Kind::kTcp;
-  found.address.endpoints = {*master};
-  found.address.token = read_token(environment, found.job);
+  set_master(*master, environment, &found);
   return found;
 }
 
@@ -205,13 +208,12 @@ std::string socket_name(const std::string& launcher, const std::string& job) {
 // they are known, or not known, to be on several hosts.
 void set_address(const Variables& variables, bool one_host, const std::string& spread,
                  Launcher* found) {
-  Address& address = found->address;
-  address.token = read_token(variables.environment(), found->job);
   if (const auto master = variables.master()) {
-    address.kind = Address::Kind::kTcp;
-    address.endpoints = {*master};
+    set_master(*master, variables.environment(), found);
     return;
   }
+  Address& address = found->address;
+  address.token = read_token(variables.environment(), found->job);
   if (!one_host && found->size > 1) {
     variables.refuse(text(spread, ", and MASTER_ADDR and MASTER_PORT are not set; ", kSetMaster));
   }

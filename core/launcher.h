@@ -29,11 +29,12 @@ struct Launcher {
 //
 // A launcher is nearer the program the earlier it comes: mpirun is run inside a Slurm allocation,
 // whose variables then count for the allocation, and torchrun inside either. Where MASTER_ADDR and
-// MASTER_PORT are set, rank 0 serves there. Open MPI, PMI and Slurm do not set them; on one host
-// the ranks then meet at an abstract unix socket named by user and job.
+// MASTER_PORT are set, rank 0 serves there, or the ranks meet by way of the PyTorch store that has
+// the port: always with TORCHELASTIC_USE_AGENT_STORE=True, else if one turns out to be there. Open
+// MPI, PMI and Slurm do not set the two; on one host the ranks then meet at an abstract unix socket
+// named by user and job.
 //
-// Throws INVALID_ARGUMENT naming the missing or malformed variable, its value and what to set;
-// UNSUPPORTED under TORCHELASTIC_USE_AGENT_STORE=True with the remedy.
+// Throws INVALID_ARGUMENT naming the missing or malformed variable, its value and what to set.
 Launcher read_launcher(const Environment& environment);
 
 // The local rank alone, -1 where no launcher says it: for SYMM_LOCAL_GPU with any address. Never

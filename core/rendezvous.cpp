@@ -6,15 +6,13 @@
 #include <cerrno>
 #include <condition_variable>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <thread>
 
-#include "core/address_file.h"
 #include "core/attempt.h"
-#include "core/digest.h"
 #include "core/meeting.h"
 #include "core/process.h"
+#include "core/serving.h"
 
 namespace symm {
 namespace {
@@ -32,10 +30,6 @@ constexpr int kTellLatecomersMs = 3000;
 constexpr auto kGrace = std::chrono::milliseconds(700);
 // How long a rank that gives up waits for the server to have read why.
 constexpr auto kAbandonTime = std::chrono::milliseconds(200);
-
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
-}
 
 // One conversation with a server, from HELLO to its outcome.
 class Visit : public Attendance {
@@ -172,25 +166,32 @@ class Visit : public Attendance {
 class Search {
  public:
   // `serve` is called before every attempt; for rank 0 it takes over an address that has become
-  // free.
-  Search(const Address& address, const std::string& address_text, const std::string& file_path,
-         Deadline deadline, std::function<bool()> serve)
-      : address_(address),
+  // free, and says whether another has it. *address turns into a PyTorch store's where one is
+  // found there.
+  using Serve = std::function<bool(Deadline soon, std::string* problem)>;
+  Search(Address* address, const std::string& address_text, const std::string& place,
+         Deadline deadline, Serve serve)
+      : address_(*address),
         address_text_(address_text),
-        file_path_(file_path),
+        place_(place),
         deadline_(deadline),
         serve_(std::move(serve)) {}
 
   std::unique_ptr<Visit> run(Hello hello) {
     auto pause = std::chrono::duration_cast<Clock::duration>(kFirstPause);
     for (;;) {
-      in_use_ = serve_();
+      const std::string before = problem_;
+      in_use_ = serve_(soon(), &problem_);
       for (const auto& [endpoint, token] : candidates()) {
         hello.token = token;
         if (auto visit = attempt(endpoint, hello)) return visit;
         if (deadline_.passed()) break;
       }
-      if (deadline_.passed()) give_up(hello);
+      if (deadline_.passed()) {
+        // The last attempt may have had no time to find out what the one before did.
+        if (!before.empty()) problem_ = before;
+        give_up(hello);
+      }
       std::this_thread::sleep_until(std::min(Clock::now() + pause, deadline_.when()));
       pause = std::min<Clock::duration>(pause * 2, kLongestPause);
     }
@@ -199,10 +200,15 @@ class Search {
  private:
   using Candidates = std::vector<std::pair<Endpoint, std::string>>;
 
+  Deadline soon() const { return Deadline::after_ms(kAnswerMs).sooner(deadline_); }
+
   Candidates candidates() {
     Address served = address_;
-    if (address_.kind == Address::Kind::kFile) {
-      const auto written = read_address_file(file_path_, &problem_);
+    if (written_down()) {
+      const auto written =
+          address_.kind == Address::Kind::kFile
+              ? read_address_file(place_, &problem_)
+              : read_store_entry(address_.endpoints.at(0), place_, soon(), &problem_);
       if (!written) return {};
       served = *written;
     }
@@ -216,11 +222,16 @@ class Search {
     return list;
   }
 
+  // In a file or a store, where what a dead job wrote may still be.
+  bool written_down() const {
+    return address_.kind == Address::Kind::kFile || address_.kind == Address::Kind::kStore;
+  }
+
   std::unique_ptr<Visit> attempt(const Endpoint& endpoint, const Hello& hello) {
-    const Deadline soon = Deadline::after_ms(kAnswerMs).sooner(deadline_);
+    const Deadline until = soon();
     int error = 0;
     std::string detail;
-    Fd fd = connect_once(endpoint, soon, &error, &detail);
+    Fd fd = connect_once(endpoint, until, &error, &detail);
     if (!fd) {
       problem_ = text(endpoint.display(), ": ", detail.empty() ? errno_text(error) : detail);
       if (lacks_resources(error)) {
@@ -230,15 +241,17 @@ class Search {
     }
     auto visit = std::make_unique<Visit>(std::move(fd), hello);
     std::string problem;
-    if (!visit->received(soon, &problem)) {
-      problem_ = text(endpoint.display(), ": ", problem);
+    if (!visit->received(until, &problem)) {
+      std::string no_store;
+      if (!turn_to_store(soon(), &address_, &no_store)) {
+        problem_ = text(endpoint.display(), ": ", problem);
+      }
       return nullptr;
     }
     if (visit->refused_as_another_job()) {
       problem_ = text(endpoint.display(), ": ", kAnotherJob);
-      // A file of a dead job may name a port that a live one uses now; the right one is yet to
-      // come.
-      if (address_.kind == Address::Kind::kFile) return nullptr;
+      // A dead job's may name a port that a live one uses now; the right one is yet to come.
+      if (written_down()) return nullptr;
       throw Error(SYMM_INVALID_ARGUMENT,
                   text("address \"", address_text_, "\": ", kAnotherJob,
                        "; use another port, or set SYMM_TOKEN to the same value on every rank"));
@@ -264,11 +277,11 @@ class Search {
                 address_.kind == Address::Kind::kServed ? kNoRank : 0);
   }
 
-  const Address& address_;
+  Address& address_;
   const std::string& address_text_;
-  const std::string& file_path_;
+  const std::string& place_;
   const Deadline deadline_;
-  const std::function<bool()> serve_;
+  const Serve serve_;
   bool in_use_ = false;
   std::string problem_;
 };
@@ -282,111 +295,6 @@ void wait_until_told(const std::string& token, const std::string& name, Deadline
     reactor->run_and_wait([&] { untold = Meetings::of(*reactor).has_untold(token, name); });
     if (untold) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-}
-
-// Rank 0's duty to serve. What it opened, and where a client (rank 0 itself too) finds it.
-struct Served {
-  std::vector<std::shared_ptr<Listener>> listeners;
-  Address address;
-  std::vector<std::string> hosts;  // for the star, as others see them
-  std::shared_ptr<AddressFile> file;
-};
-
-Served serve_everywhere(const char* host) {
-  Served served;
-  Address& address = served.address;
-  address.kind = Address::Kind::kServed;
-  address.host_id = host_identity();
-  address.token = random_hex(16);
-  Endpoint unix_endpoint;
-  unix_endpoint.unix_name = "symm-" + random_hex(8);
-  served.listeners.push_back(Listener::open(unix_endpoint, true, address.token, nullptr));
-  Endpoint tcp;
-  if (host != nullptr) {
-    tcp.host = host;
-    // A name that others know this host by need not be one this host can bind: then every
-    // interface.
-    bool in_use = false;
-    try {
-      served.listeners.push_back(Listener::open(tcp, true, address.token, &in_use));
-    } catch (const Error&) {
-      if (is_loopback(tcp.host)) throw;
-      served.listeners.push_back(Listener::open(Endpoint{}, true, address.token, nullptr));
-    }
-    served.hosts = {host};
-  } else {
-    served.listeners.push_back(Listener::open(Endpoint{}, true, address.token, nullptr));
-    served.hosts = interface_addresses();
-  }
-  const uint16_t port = served.listeners.back()->endpoint().port;
-  address.endpoints.push_back(unix_endpoint);
-  for (const std::string& name : served.hosts) {
-    Endpoint endpoint;
-    endpoint.host = name;
-    endpoint.port = port;
-    address.endpoints.push_back(endpoint);
-  }
-  return served;
-}
-
-// What rank 0 does before every attempt to find the server, which may be itself.
-void serve(const Address& address, const std::string& file_path, Served* served) {
-  switch (address.kind) {
-    case Address::Kind::kServed:
-      return;  // by the process that made it
-    case Address::Kind::kTcp:
-    case Address::Kind::kUnix: {
-      if (!served->listeners.empty()) return;
-      const Endpoint& endpoint = address.endpoints.at(0);
-      if (!endpoint.is_unix()) {
-        const bool everywhere = endpoint.host == "0.0.0.0" || endpoint.host == "::";
-        served->hosts = everywhere ? interface_addresses() : std::vector{endpoint.host};
-      }
-      bool in_use = false;
-      // Taken: by another communicator's rank 0, whose process then serves this one too, or by
-      // something else, which the search finds out.
-      auto listener = Listener::open(endpoint, true, address.token, &in_use);
-      if (listener) served->listeners.push_back(std::move(listener));
-      return;
-    }
-    case Address::Kind::kFile:
-      if (served->file) return;
-      served->file = AddressFile::claim(file_path, [&] {
-        Served made = serve_everywhere(nullptr);
-        served->listeners = std::move(made.listeners);
-        served->hosts = std::move(made.hosts);
-        served->address.token = made.address.token;
-        return made.address;
-      });
-      // A rank that comes after its meeting has failed must still find its way to be told. Rank 0
-      // itself is the first guest of the first listener.
-      if (served->file) {
-        served->listeners.front()->keep(
-            std::make_shared<std::pair<std::shared_ptr<Listener>, std::shared_ptr<AddressFile>>>(
-                served->listeners.back(), served->file));
-      }
-      return;
-  }
-}
-
-// Where others may reach the star of rank 0 by TCP.
-std::vector<std::string> star_hosts(const Address& address, const Served& served) {
-  if (address.kind == Address::Kind::kUnix) return {};
-  if (address.kind != Address::Kind::kServed && !served.hosts.empty()) return served.hosts;
-  // Served by another process. On its host it is known how others name this one.
-  if (address.host_id != host_identity()) return interface_addresses();
-  std::vector<std::string> hosts;
-  for (const Endpoint& endpoint : address.endpoints) {
-    if (!endpoint.is_unix()) hosts.push_back(endpoint.host);
-  }
-  return hosts;
-}
-
-// Communicators that are created at once over one file have names of their own, and files too: each
-// comes and goes with its own meeting.
-std::string file_of(const Address& address, const std::string& name) {
-  if (address.kind != Address::Kind::kFile || name.empty()) return address.path;
-  return text(address.path, ".", digest_hex(name).substr(0, 16));
 }
 
 }  // namespace
@@ -403,42 +311,7 @@ RankInfo own_rank_info(int32_t device) {
   return info;
 }
 
-StarAddress open_star(const StarHub& hub, const std::vector<std::string>& listen_hosts,
-                      std::vector<std::shared_ptr<Listener>>* listeners) {
-  StarAddress star;
-  star.uid = hub.uid();
-  Endpoint unix_endpoint;
-  unix_endpoint.unix_name = "symm-" + random_hex(8);
-  listeners->push_back(Listener::open(unix_endpoint, false, "", nullptr));
-  star.endpoints.push_back(unix_endpoint);
-  const bool reachable = std::any_of(listen_hosts.begin(), listen_hosts.end(),
-                                     [](const std::string& host) { return !is_loopback(host); });
-  if (!reachable) return star;
-  // One address: listen there alone. Several, or a name that is not this host's own: everywhere.
-  std::shared_ptr<Listener> listener;
-  if (listen_hosts.size() == 1) {
-    try {
-      Endpoint endpoint;
-      endpoint.host = listen_hosts[0];
-      listener = Listener::open(endpoint, false, "", nullptr);
-    } catch (const Error&) {
-      listener = nullptr;
-    }
-  }
-  if (!listener) listener = Listener::open(Endpoint{}, false, "", nullptr);
-  for (const std::string& host : listen_hosts) {
-    if (is_loopback(host)) continue;
-    Endpoint endpoint;
-    endpoint.host = host;
-    endpoint.port = listener->endpoint().port;
-    star.endpoints.push_back(endpoint);
-  }
-  listeners->push_back(std::move(listener));
-  return star;
-}
-
-Meeting meet(const Address& address, const std::string& address_text, Hello hello,
-             Deadline deadline) {
+Meeting meet(Address address, const std::string& address_text, Hello hello, Deadline deadline) {
   Meeting meeting;
   Served served;
   const auto stay_short = [&] { deadline = deadline.sooner(Deadline::after_ms(kTellMs)); };
@@ -456,14 +329,14 @@ Meeting meet(const Address& address, const std::string& address_text, Hello hell
   const auto throw_own = [&own] {
     if (own.status != SYMM_OK) throw Error(own.status, own.message, own.rank);
   };
-  const std::string file_path = file_of(address, hello.name);
-  std::function<bool()> serve_if_rank_0 = [] { return false; };
+  const std::string place = place_of(address, hello.name);
+  Search::Serve serve_if_rank_0 = [](Deadline, std::string*) { return false; };
   if (hello.rank == 0) {
-    serve_if_rank_0 = [&] {
-      serve(address, file_path, &served);
-      return address.kind != Address::Kind::kServed && served.listeners.empty();
+    serve_if_rank_0 = [&](Deadline soon, std::string* problem) {
+      return serve(place, soon, address, &served, problem);
     };
-    serve_if_rank_0();
+    std::string problem;  // met again in the search
+    serve_if_rank_0(Deadline::after_ms(kAnswerMs).sooner(deadline), &problem);
     const Failure failure = attempt([&] {
       meeting.hub = StarHub::open(hello.size);
       hello.star = open_star(*meeting.hub, star_hosts(address, served), &meeting.listeners);
@@ -473,7 +346,7 @@ Meeting meet(const Address& address, const std::string& address_text, Hello hell
   std::unique_ptr<Visit> visit;
   while (!visit) {
     try {
-      visit = Search(address, address_text, file_path, deadline, serve_if_rank_0).run(hello);
+      visit = Search(&address, address_text, place, deadline, serve_if_rank_0).run(hello);
     } catch (const Error& e) {
       throw_own();
       if (e.status() != SYMM_SYSTEM || !meeting.hub) throw;
@@ -504,39 +377,6 @@ Meeting meet(const Address& address, const std::string& address_text, Hello hell
   meeting.star = std::move(welcome.star);
   meeting.attendance = std::move(visit);
   return meeting;
-}
-
-std::string create_served_address(const char* host) {
-  if (host != nullptr) {
-    std::string fault;
-    if (!parse_tcp_endpoint(host, "1", &fault)) {
-      throw Error(SYMM_INVALID_ARGUMENT, text("host \"", host, "\": ", fault,
-                                              "; give a name or number of this host, or NULL"));
-    }
-  }
-  // One listener of each kind serves all addresses of a process that name the same host.
-  struct Kept {
-    uint64_t generation = 0;
-    std::map<std::string, Served> by_host;
-  };
-  static Kept* kept = new Kept;
-  std::lock_guard lock(global_mutex(GlobalLock::kServedAddresses));
-  if (kept->generation != process_generation()) {
-    kept->by_host.clear();
-    kept->generation = process_generation();
-  }
-  const std::string key = host == nullptr ? "" : host;
-  auto found = kept->by_host.find(key);
-  if (found == kept->by_host.end()) {
-    found = kept->by_host.emplace(key, serve_everywhere(host)).first;
-  } else {
-    // The sockets are the first address's; the secret is this one's own.
-    found->second.address.token = random_hex(16);
-    for (const auto& listener : found->second.listeners) {
-      listener->serve_token(found->second.address.token);
-    }
-  }
-  return format_served_address(found->second.address);
 }
 
 }  // namespace symm

@@ -44,16 +44,7 @@ struct Meeting {
 // Blocks until all `hello.size` ranks of that token and name are there. hello.star is filled in
 // here. Throws TIMEOUT naming who is missing, PEER, or whatever the ranks disagree about; the same
 // on every rank that came.
-Meeting meet(const Address& address, const std::string& address_text, Hello hello,
-             Deadline deadline);
-
-// Opens what a star needs to be joined: on this host a unix socket, from others TCP. `listen_hosts`
-// are hosts of this process as others see them; empty: ranks of this host only.
-StarAddress open_star(const StarHub& hub, const std::vector<std::string>& listen_hosts,
-                      std::vector<std::shared_ptr<Listener>>* listeners);
-
-// A new served address (symm_address_create) and its listeners, which live as long as the process.
-std::string create_served_address(const char* host);
+Meeting meet(Address address, const std::string& address_text, Hello hello, Deadline deadline);
 
 // This process as a rank of a communicator on `device`.
 RankInfo own_rank_info(int32_t device);

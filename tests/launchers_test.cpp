@@ -223,10 +223,9 @@ TEST(Launchers, WhatIsMissingOrMalformedIsNamedWithItsValue) {
        bad,
        {"WORLD_SIZE"}},
       {{"OMPI_COMM_WORLD_RANK=0"}, bad, {"OMPI_COMM_WORLD_SIZE"}},
-      {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=1234",
-        "TORCHELASTIC_USE_AGENT_STORE=True"},
-       SYMM_UNSUPPORTED,
-       {"TORCHELASTIC_USE_AGENT_STORE", "tcp://"}},
+      {{"RANK=0", "WORLD_SIZE=2", "TORCHELASTIC_USE_AGENT_STORE=True"},
+       bad,
+       {"MASTER_ADDR and MASTER_PORT"}},
   };
   for (const BadVariables& c : cases) {
     RunOptions options;

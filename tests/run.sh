@@ -2,9 +2,11 @@
 # Builds and runs every test, after installing what that needs. Ends with one line, 'N passed, N
 # failed'; fails if anything did.
 #
-# Usage: tests/run.sh [--fast] [--preset NAME]... [--with-quickstart]
+# Usage: tests/run.sh [--fast] [--preset NAME]... [--with-torch] [--with-quickstart]
 #   --fast             release build and its tests only
 #   --preset NAME      only that one of release, asan, tsan, fuzz; may repeat
+#   --with-torch       installs PyTorch (5 GB) for the tests beside it, which are skipped where
+#                      there is none
 #   --with-quickstart  examples/quickstart.sh as well
 # SYMM_FUZZ_SECONDS: how long each fuzz target runs (60).
 set -euo pipefail
@@ -15,10 +17,12 @@ cd "$root"
 
 presets=()
 quickstart=0
+torch=()
 while [ $# -gt 0 ]; do
   case $1 in
     --fast) presets+=(release) ;;
     --with-quickstart) quickstart=1 ;;
+    --with-torch) torch=(--install) ;;
     --preset)
       case ${2:-} in
         release | asan | tsan | fuzz) presets+=("$2") ;;
@@ -93,6 +97,22 @@ tests() {
   fi
 }
 
+# suite NAME COMMAND...: tests that count themselves, by a last line 'N passed, N failed'.
+suite() {
+  local name=$1 log=$results/suite.log status=0 line
+  shift
+  say "$name"
+  "$@" 2>&1 | tee "$log" || status=$?
+  line=$(tail -n 1 "$log")
+  if [[ $line =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]] &&
+    { [ "$status" = 0 ] || [ "${BASH_REMATCH[2]}" != 0 ]; }; then
+    count "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" "$name"
+  else
+    echo "run.sh: $name ended with status $status and the line '$line'" >&2
+    count 0 1 "$name"
+  fi
+}
+
 around=()
 build() {
   cmake --preset "$1" > "$results/$1.configure.log" 2>&1 ||
@@ -120,6 +140,9 @@ for preset in "${presets[@]}"; do
     around=(setarch "$(uname -m)" -R)
   fi
   tests "$preset"
+  if [ "$preset" = release ]; then
+    suite "beside PyTorch" ./tests/torch.sh "${torch[@]}" build/release
+  fi
 done
 if [ $quickstart = 1 ]; then step "quickstart" ./examples/quickstart.sh || true; fi
 

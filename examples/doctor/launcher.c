@@ -134,16 +134,7 @@ static void check_claim(struct checks* checks, const struct launcher* launcher) 
   }
   checks_add(checks, section, "rank and size", CHECK_OK, NULL,
              "env:// would be rank %ld of %ld, as %s says", rank, size, launcher->name);
-  const char* agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
-  const int is_torch = launcher == &launchers[0];
-  if (is_torch && agent != NULL && strcmp(agent, "True") == 0) {
-    checks_add(checks, section, "meeting place", CHECK_WARN,
-               "use tcp:// with another port of rank 0's host, file:///path, or an address of "
-               "symm_address_create that rank 0 sends by torch.distributed",
-               "MASTER_PORT belongs to torchrun's own store (TORCHELASTIC_USE_AGENT_STORE=True)");
-    return;
-  }
-  check_master(checks, is_torch);
+  check_master(checks, launcher == &launchers[0]);
 }
 
 void check_launcher(struct checks* checks) {

@@ -46,6 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         require(address.path.starts_with('/') && "file://" + address.path == text);
         break;
       case symm::Address::Kind::kUnix:
+      case symm::Address::Kind::kStore:
         std::abort();  // of launchers only
     }
   } catch (const symm::Error& error) {

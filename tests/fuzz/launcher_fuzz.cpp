@@ -49,7 +49,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const symm::Endpoint& endpoint = launcher.address.endpoints[0];
     require(launcher.address.kind == symm::Address::Kind::kUnix
                 ? endpoint.is_unix() && endpoint.unix_name.size() <= 107
-                : launcher.address.kind == symm::Address::Kind::kTcp && endpoint.port != 0);
+                : (launcher.address.kind == symm::Address::Kind::kTcp ||
+                   launcher.address.kind == symm::Address::Kind::kStore) &&
+                      endpoint.port != 0 && !launcher.address.store_scope.empty());
   } catch (const symm::Error& error) {
     require(error.status() == SYMM_INVALID_ARGUMENT || error.status() == SYMM_UNSUPPORTED);
     for (const char* c = error.what(); *c != '\0'; ++c) require(*c >= ' ' && *c <= '~');

@@ -136,11 +136,26 @@ TEST(Torchrun, ARunIdOfNoneIsNoJob) {
   EXPECT_EQ(launcher.address.token, "");
 }
 
-TEST(Torchrun, WithAStoreOfItsOwnIsUnsupportedWithTheRemedies) {
-  expect_refused(changed(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}}),
-                 {"(torchrun)", "TORCHELASTIC_USE_AGENT_STORE is True", "tcp://host:port",
-                  "file:///path", "symm_address_create"},
-                 SYMM_UNSUPPORTED);
+TEST(Torchrun, WithAStoreOfItsAgentMeetsThere) {
+  const Launcher launcher = read(changed(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}}));
+  EXPECT_EQ(launcher.address.kind, Address::Kind::kStore);
+  EXPECT_EQ(launcher.address.endpoints.at(0), (Endpoint{"", "node0", 29500}));
+}
+
+// Of one job alone: ranks of all sizes and numbers share it, or could not tell each other that they
+// disagree.
+TEST(Torchrun, WhatItsEntriesAreNamedByTellsRunsRestartsAndTokensApart) {
+  const auto scope = [](const Variables& changes) {
+    return read(changed(kTorchrun, changes)).address.store_scope;
+  };
+  const std::string usual = scope({});
+  EXPECT_EQ(scope({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), usual);
+  EXPECT_EQ(scope({{"TORCHELASTIC_USE_AGENT_STORE", "True"}}), usual);
+  EXPECT_NE(scope({{"TORCHELASTIC_RUN_ID", "run-8"}}), usual);
+  EXPECT_NE(scope({{"TORCHELASTIC_RESTART_COUNT", "1"}}), usual);
+  EXPECT_NE(scope({{"SYMM_TOKEN", "t"}}), usual);
+  EXPECT_FALSE(
+      read(changed({{"RANK", "0"}, {"WORLD_SIZE", "1"}}, kMaster)).address.store_scope.empty());
 }
 
 TEST(RankAndWorldSize, AreEnoughWithMasterAddrAndPort) {
