@@ -2,8 +2,8 @@
 # Installs what is missing of the things asked for, on Debian and Ubuntu as root or with sudo;
 # elsewhere prints what to install and fails.
 #
-# Usage: install_dependencies.sh GROUP...   GROUP: build, cuda, data, test, fuzz, format, or one
-# language: python, luajit, ruby, mono, node, go
+# Usage: install_dependencies.sh GROUP...   GROUP: build, cuda, data, test, fuzz, format,
+# dlopen, or one language: python, luajit, ruby, mono, node, go
 set -euo pipefail
 exec < /dev/null
 
@@ -78,6 +78,10 @@ need_group() {
       need python3-dev has_python_headers
       need ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
       ;;
+    dlopen)
+      need python3 has python3
+      need pkg-config has pkg-config
+      ;;
     luajit) need luajit has luajit ;;
     ruby) need ruby has_fiddle ;;
     mono)
@@ -87,8 +91,12 @@ need_group() {
     node)
       need nodejs has node
       need npm has npm
+      need ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
       ;;
-    go) need golang-go has go ;;
+    go)
+      need golang-go has go
+      need ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
+      ;;
     format) need clang-format-14 has clang-format-14 ;;
     *)
       echo "install_dependencies.sh: unknown group '$1'" >&2

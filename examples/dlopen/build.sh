@@ -17,6 +17,7 @@ root=$(cd "$here/../.." && pwd)
 out=$root/build/dlopen
 mkdir -p "$out"
 
+"$root/scripts/install_dependencies.sh" build dlopen
 # Nothing of an earlier run may stand in for what this one does not make.
 rm -rf "$out/prefix" "$out/go_test" "$out"/*.txt
 cmake --install "$build" --prefix "$out/prefix" > "$out/install.log"
