@@ -21,7 +21,7 @@ import time
 sys.dont_write_bytecode = True  # no __pycache__ among the sources
 import reference
 
-Ended = collections.namedtuple("Ended", "status out err late")
+Ended = collections.namedtuple("Ended", "status out err late when")  # when: time.monotonic()
 
 
 class Processes:
@@ -69,8 +69,9 @@ class Processes:
             process.wait(max(0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             late = True
+        when = time.monotonic()
         self.kill(process)
-        return Ended(process.returncode, self.read(process.out), self.read(process.err), late)
+        return Ended(process.returncode, self.read(process.out), self.read(process.err), late, when)
 
     def __enter__(self):
         return self

@@ -12,9 +12,11 @@ UNLOAD = os.path.join(support.OUT, "unload")
 
 class Base(unittest.TestCase):
     def all_end_well(self, command, ranks=2):
-        for rank, ended in enumerate(run_ranks([command] * ranks, seconds=60)):
+        results = run_ranks([command] * ranks, seconds=60)
+        for rank, ended in enumerate(results):
             self.assertFalse(ended.late, "rank %d hangs: %s" % (rank, ended.err))
             self.assertEqual((ended.status, ended.err), (0, ""), "rank %d" % rank)
+        return results
 
 
 class UnloadedByC(Base):
@@ -66,20 +68,35 @@ class HostThatExits(Base):
                 self.all_end_well([UNLOAD, "exit-while-a-call-waits", support.LIBRARY], ranks)
 
 
-class UnloadedByInterpreters(Base):
-    def case(self, client, script, *interpreter):
+class HostInAnInterpreter(Base):
+    def case(self, client, *command):
         if client not in support.clients():
             self.skipTest("%s is not to be had here" % client)
-        self.all_end_well([*interpreter, os.path.join(support.HERE, script)])
+        return self.all_end_well([os.path.join(support.HERE, word) if word.startswith("host.") else word
+                                  for word in command])
 
-    def test_python_ctypes_under_a_live_communicator_leaves_that_usable(self):
-        self.case("ctypes", "unload.py", "python3")
+    def test_python_unloads_it_under_a_live_communicator(self):
+        self.case("ctypes", "python3", "host.py", "unload")
 
-    def test_luajit_under_a_live_communicator_leaves_that_usable(self):
-        self.case("luajit", "unload.lua", "luajit")
+    def test_luajit_unloads_it_under_a_live_communicator(self):
+        self.case("luajit", "luajit", "host.lua")
 
-    def test_node_koffi_under_a_live_communicator_leaves_that_usable(self):
-        self.case("node", "unload.js", "node")
+    def test_node_unloads_it_under_a_live_communicator(self):
+        self.case("node", "node", "host.js", "unload")
+
+    def test_python_forks_before_and_after_creation(self):
+        self.case("ctypes", "python3", "host.py", "fork")
+
+    def test_python_ends_while_a_daemon_thread_waits(self):
+        self.exits_before_its_peer("ctypes", "python3", "host.py", "exit-in-wait")
+
+    def test_node_exits_while_an_async_call_waits(self):
+        self.exits_before_its_peer("node", "node", "host.js", "exit-in-wait")
+
+    def exits_before_its_peer(self, client, *command):
+        first, last = self.case(client, *command)
+        # The peer stays for 4 s, so that its leaving is not what ends the wait.
+        self.assertLess(first.when, last.when - 1)
 
 
 if __name__ == "__main__":

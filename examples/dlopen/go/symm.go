@@ -39,7 +39,7 @@ var (
 	statusName func(status) string
 	lastError  func() string
 	commCreate func(address string, rank, size, device int32, options *commOptions, out *comm) status
-	commFree   func(comm)
+	commFree   func(comm) // not called, the program's end is a death to the others: Go runs no atexit
 
 	windowAlloc func(c comm, bytes uintptr, options unsafe.Pointer, out *window) status
 	windowData  func(w window, rank int32, pointer *unsafe.Pointer) status

@@ -51,6 +51,7 @@ function load(path = process.env.SYMM_LIBRARY || 'libsymm.so.0') {
     'int symm_report(const symm_comm *comm, void *buffer, size_t size, _Out_ size_t *needed)',
     'int symm_comm_create(const char *address, int32_t rank, int32_t size, int32_t device, ' +
       'const symm_comm_options *options, _Out_ symm_comm **comm)',
+    'int symm_comm_abort(symm_comm *comm)',
     'void symm_comm_free(symm_comm *comm)',
     'int symm_window_alloc(symm_comm *comm, size_t bytes, const symm_window_options *options, ' +
       '_Out_ symm_window **window)',
