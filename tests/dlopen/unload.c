@@ -1,6 +1,6 @@
 /* A host that loads libsymm by dlopen and unloads it, forks or ends when that is least convenient.
  *
- *   unload CASE LIBRARY ADDRESS RANK SIZE
+ *   unload CASE LIBRARY ADDRESS RANK SIZE     SYMM_TEST_COPY: another copy of the library's file
  *
  * Ends with status 0 if all went as it should; else says on stderr what did not. */
 #define _GNU_SOURCE
@@ -49,9 +49,9 @@ static void* find(void* handle, const char* name) {
   return symbol;
 }
 
-static library load(void) {
+static library load_from(const char* file) {
   library symm;
-  symm.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  symm.handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
   if (symm.handle == NULL) {
     fprintf(stderr, "unload: %s\n", dlerror());
     exit(1);
@@ -67,6 +67,8 @@ static library load(void) {
   *(void**)&symm.all_reduce = find(symm.handle, "symm_all_reduce");
   return symm;
 }
+
+static library load(void) { return load_from(path); }
 
 static void unload(library* symm) {
   EXPECT(dlclose(symm->handle) == 0);
@@ -343,6 +345,44 @@ static void loaded_before_a_fork(void) {
   ended_well(child);
 }
 
+/* As where a package brings its own copy and the program has another: every process has two ranks,
+ * one in each copy. */
+static const char* copy;
+
+static void* other_copys_rank(void* given) {
+  const library* symm = given;
+  symm_comm* comm = create_as(symm, "copies", 2 * rank + 1, 2 * size);
+  adds_up_to(symm, comm, 2 * rank + 1, 2 * size);
+  return comm;
+}
+
+static void two_copies(void) {
+  library first = load(), second = load_from(copy);
+  EXPECT(first.comm_create != second.comm_create);
+  pthread_t thread;
+  void* others;
+  EXPECT(pthread_create(&thread, NULL, other_copys_rank, &second) == 0);
+  symm_comm* comm = create_as(&first, "copies", 2 * rank, 2 * size);
+  adds_up_to(&first, comm, 2 * rank, 2 * size);
+  EXPECT(pthread_join(thread, &others) == 0);
+  fail_here(&second);
+  EXPECT(strcmp(first.last_error(), "") == 0); /* the other copy's failures are not this one's */
+  const pid_t child = fork();                  /* the handlers of both copies run */
+  if (child == 0) {
+    int32_t number;
+    EXPECT(first.comm_rank(comm, &number) == SYMM_INVALID_ARGUMENT);
+    EXPECT(second.comm_rank(others, &number) == SYMM_INVALID_ARGUMENT);
+    exit(0);
+  }
+  ended_well(child);
+  second.comm_free(others);
+  unload(&second);
+  symm_comm* alone = create(&first, "first copies");
+  adds_up(&first, alone);
+  first.comm_free(alone);
+  first.comm_free(comm);
+}
+
 int main(int argc, char** argv) {
   static const struct {
     const char* name;
@@ -360,6 +400,7 @@ int main(int argc, char** argv) {
       {"few-descriptors", few_descriptors},
       {"becomes-another-program", becomes_another_program},
       {"loaded-before-a-fork", loaded_before_a_fork},
+      {"two-copies", two_copies},
   };
   if (argc != 6) {
     fputs("usage: unload CASE LIBRARY ADDRESS RANK SIZE\n", stderr);
@@ -369,6 +410,7 @@ int main(int argc, char** argv) {
   address = argv[3];
   rank = atoi(argv[4]);
   size = atoi(argv[5]);
+  copy = getenv("SYMM_TEST_COPY");
   alarm(60);
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
     if (strcmp(argv[1], cases[i].name) == 0) {

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Unloading, forking and ending of hosts that load libsymm by dlopen. Needs build/dlopen/unload."""
 import os
+import shutil
+import tempfile
 import time
 import unittest
 
@@ -11,8 +13,8 @@ UNLOAD = os.path.join(support.OUT, "unload")
 
 
 class Base(unittest.TestCase):
-    def all_end_well(self, command, ranks=2):
-        results = run_ranks([command] * ranks, seconds=60)
+    def all_end_well(self, command, ranks=2, env=None):
+        results = run_ranks([command] * ranks, seconds=60, env=env)
         for rank, ended in enumerate(results):
             self.assertFalse(ended.late, "rank %d hangs: %s" % (rank, ended.err))
             self.assertEqual((ended.status, ended.err), (0, ""), "rank %d" % rank)
@@ -37,6 +39,13 @@ class UnloadedByC(Base):
 
     def test_and_main_returns_with_live_handles_is_clean(self):
         self.case("then-main-returns")
+
+
+class LoadedTwice(Base):
+    def test_from_two_files_it_is_two_libraries_whose_ranks_meet(self):
+        with tempfile.TemporaryDirectory() as directory:
+            copy = shutil.copy(os.path.realpath(support.LIBRARY), directory)
+            self.all_end_well([UNLOAD, "two-copies", support.LIBRARY], env={"SYMM_TEST_COPY": copy})
 
 
 class HostThatForks(Base):
