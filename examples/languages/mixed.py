@@ -107,12 +107,13 @@ def how_it_ended(ended, seconds):
 def compare(names, results, seconds):
     """What is wrong, a line each; nothing if every rank is right."""
     faults = []
-    for name, ended, expected in zip(names, results, reference.lines(len(names))):
-        printed = ended.out.splitlines()
+    right = reference.lines(len(names))
+    for rank, (name, ended) in enumerate(zip(names, results)):
+        who = "rank %d, %s," % (rank, name)  # the library's messages say the number
         if ended.late or ended.status != 0:
-            faults.append("%s %s" % (name, how_it_ended(ended, seconds)))
-        elif printed != [expected]:
-            faults.append("%s deviates: it printed %r, right is %r" % (name, ended.out, expected))
+            faults.append("%s %s" % (who, how_it_ended(ended, seconds)))
+        elif ended.out.splitlines() != [right[rank]]:
+            faults.append("%s deviates: it printed %r, right is %r" % (who, ended.out, right[rank]))
     return faults
 
 
@@ -144,7 +145,7 @@ def main():
     sys.stdout.flush()
     faults = compare(names, results, arguments.seconds)
     for fault in faults:
-        print("mixed.py: rank %s" % fault, file=sys.stderr)
+        print("mixed.py: %s" % fault, file=sys.stderr)
     if faults:
         sys.exit(1)
     print("%d ranks, %s: the same bits, and the right ones" % (len(names), ", ".join(names)))

@@ -71,8 +71,17 @@ dlopen_client() {
   if [ "${#words[@]}" = 0 ]; then left_out+=("$2"); else rank "$2" "${words[@]:1}"; fi
 }
 
+# Also where it takes an attempt to install it; a cargo that is too old is none.
+rust_is_here() {
+  # shellcheck disable=SC2030,SC1091  # `here` is for the script that is sourced
+  (here=$root/bindings/rust && source "$here/toolchain.sh" && need_cargo) > "$out/build.log" 2>&1 &&
+    return 0
+  left_out+=(Rust)
+  return 1
+}
+
 packages() {
-  if has Rust cargo; then
+  if rust_is_here; then
     step "building the Rust crate" "$root/bindings/rust/build.sh" "$build"
     rank Rust "$root/build/bindings/rust/all_reduce"
   fi

@@ -81,24 +81,25 @@ class Mixed(unittest.TestCase):
 
     def test_names_the_one_that_deviates_and_no_other(self):
         result = mixed("honest=" + HONEST, "liar=" + LIAR, "third=" + HONEST)
-        self.fails(result, "rank liar deviates")
+        self.fails(result, "rank 1, liar, deviates")
         self.assertNotIn("honest", result.stderr)
         self.assertNotIn("third", result.stderr)
 
     def test_is_not_content_with_ranks_that_agree_on_what_is_wrong(self):
-        self.fails(mixed("one=" + LIAR, "other=" + LIAR), "rank one deviates", "rank other deviates")
+        self.fails(mixed("one=" + LIAR, "other=" + LIAR), "rank 0, one, deviates",
+                   "rank 1, other, deviates")
 
     def test_names_one_that_prints_more_than_its_line(self):
         chatty = shlex.join(["sh", "-c", "echo hello; exec %s \"$@\"" % HONEST, "sh"])
-        self.fails(mixed("honest=" + HONEST, "chatty=" + chatty), "rank chatty deviates")
+        self.fails(mixed("honest=" + HONEST, "chatty=" + chatty), "rank 1, chatty, deviates")
 
     def test_names_one_that_dies_and_those_that_fail_with_it(self):
         # It joins first: the others then wait for it in the all-reduce.
         dying = shlex.join([sys.executable, os.path.join(support.HERE, "peer.py"), "dies", "600000"])
         started = time.monotonic()
         result = mixed("honest=" + HONEST, "dying=" + dying)
-        self.fails(result, "rank dying was ended by SIGKILL", "rank honest ended with status 1",
-                   "SYMM_PEER")
+        self.fails(result, "rank 1, dying, was ended by SIGKILL",
+                   "rank 0, honest, ended with status 1", "SYMM_PEER", "rank 1")
         self.assertLess(time.monotonic() - started, 30)
 
     def test_ends_what_has_not_ended_in_time_with_all_that_it_started(self):
@@ -107,8 +108,8 @@ class Mixed(unittest.TestCase):
             hanging = shlex.join(["sh", "-c", "sleep 1000 & echo $! > %s; wait" % pid, "sh"])
             started = time.monotonic()
             result = mixed("--seconds", "2", "honest=" + HONEST, "hanging=" + hanging)
-            self.fails(result, "rank hanging had not ended after 2 s",
-                       "rank honest had not ended after 2 s")
+            self.fails(result, "rank 1, hanging, had not ended after 2 s",
+                       "rank 0, honest, had not ended after 2 s")
             self.assertLess(time.monotonic() - started, 20)
             with open(pid) as file:
                 self.assertFalse(alive(int(file.read())), "it left a process behind")
