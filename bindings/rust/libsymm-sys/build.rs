@@ -1,7 +1,7 @@
 //! Finds libsymm, or builds it; see the crate's documentation for the order.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::exit;
 
 fn main() {
@@ -122,8 +122,9 @@ fn probe_pkg_config(is_static: bool) -> Result<(), String> {
 }
 
 /// The library's sources: in a checkout by links, in a package as files.
-fn sources() -> PathBuf {
-    PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("symm")
+#[cfg(any(feature = "vendored", feature = "bindgen"))]
+fn sources() -> std::path::PathBuf {
+    Path::new(&env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("symm")
 }
 
 #[cfg(feature = "vendored")]
