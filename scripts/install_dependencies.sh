@@ -3,7 +3,8 @@
 # elsewhere prints what to install and fails.
 #
 # Usage: install_dependencies.sh GROUP...   GROUP: build, cuda, data, test, fuzz, format,
-# dlopen, or one language: python, luajit, ruby, mono, node, go
+# dlopen, or one language: python, luajit, ruby, mono, node, go, rust (what its crates' tests need
+# beside Rust itself), rustup (where it is packaged)
 set -euo pipefail
 exec < /dev/null
 
@@ -31,6 +32,10 @@ has_mpi() { has mpirun && has mpicc && compiles mpicc '#include <mpi.h>' -E; }
 has_debootstrap() { has debootstrap || [ -x /usr/sbin/debootstrap ]; }
 has_fiddle() { has ruby && ruby -e 'require "fiddle"' > /dev/null 2>&1; }
 has_gtest() { compiles g++ '#include <gtest/gtest.h>' -E; }
+# A library, and headers of the compiler's own beside it.
+has_libclang() { compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' > /dev/null && has_clang_headers; }
+has_clang_headers() { compgen -G '/usr/lib/llvm-*/lib/clang/*/include/stddef.h' > /dev/null ||
+  compgen -G '/usr/lib/clang/*/include/stddef.h' > /dev/null; }
 has_fuzzer() {
   compiles clang++ 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) {
     return 0; }' -fsanitize=fuzzer,address,undefined
@@ -97,6 +102,12 @@ need_group() {
       need golang-go has go
       need ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
       ;;
+    rust)
+      need libclang-dev has_libclang
+      need pkg-config has pkg-config
+      need ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
+      ;;
+    rustup) need rustup has rustup ;;
     format) need clang-format-14 has clang-format-14 ;;
     *)
       echo "install_dependencies.sh: unknown group '$1'" >&2

@@ -61,7 +61,9 @@ if [ -d "$source/bindings" ]; then
         # A virtual workspace has none, or one for its members.
         said=$(first "$file" 's/^version *= *"(.*)".*/\1/p')
         [ -z "$said" ] && grep -q '^\[workspace\]' "$file" && continue
-        agrees "$name" "$said"
+        # VERSION+symm.VERSION: the crate's own, and the library's that it is for.
+        agrees "$name" "${said%%+*}"
+        [ "$said" = "${said%%+*}" ] || agrees "$name, after +symm." "${said#*+symm.}"
         ;;
       */pom.xml)
         # Of the project, not of what it depends on; a module may leave it to its parent.

@@ -85,7 +85,11 @@ fn link_folder(dir: &Path, is_static: bool) {
         fail(&format!(
             "SYMM_LIB_DIR is {}, which has no {name}. Set it to the folder that has it{}.",
             dir.display(),
-            if is_static { ", or SYMM_STATIC=0 for libsymm.so" } else { ", or SYMM_STATIC=1 for libsymm.a" }
+            if is_static {
+                ", or SYMM_STATIC=0 for libsymm.so"
+            } else {
+                ", or SYMM_STATIC=1 for libsymm.a"
+            }
         ));
     }
     // A path relative to this crate would mean another folder to those who depend on it.
@@ -164,7 +168,10 @@ mod generate {
             .rust_target(bindgen::RustTarget::stable(81, 0).unwrap())
             .rust_edition(bindgen::RustEdition::Edition2021)
             .use_core()
-            .default_enum_style(bindgen::EnumVariation::NewType { is_bitfield: false, is_global: false })
+            .default_enum_style(bindgen::EnumVariation::NewType {
+                is_bitfield: false,
+                is_global: false,
+            })
             .prepend_enum_name(false)
             .size_t_is_usize(true)
             .layout_tests(false)
@@ -178,6 +185,7 @@ mod generate {
             .generate()
             .unwrap_or_else(|why| super::fail(&format!("bindgen: {why}")));
         let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap()).join("bindings.rs");
-        text.write_to_file(&out).unwrap_or_else(|why| super::fail(&format!("{}: {why}", out.display())));
+        text.write_to_file(&out)
+            .unwrap_or_else(|why| super::fail(&format!("{}: {why}", out.display())));
     }
 }

@@ -45,7 +45,11 @@ fn the_crate_says_the_version_of_the_header() {
         part(sys::symm_header_version::SYMM_VERSION_PATCH)
     );
     let said = env!("CARGO_PKG_VERSION").split("+symm.").nth(1);
-    assert_eq!(said, Some(header.as_str()), "Cargo.toml's version ends in +symm.<symm.h's version>");
+    assert_eq!(
+        said,
+        Some(header.as_str()),
+        "Cargo.toml's version ends in +symm.<symm.h's version>"
+    );
 }
 
 #[test]

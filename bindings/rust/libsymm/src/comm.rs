@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use crate::address::c_text;
 use crate::error::{check, Error, Result, Status};
-use crate::{sys, text, AbortHandle, CommOptions, DType, Device, Element, Op, Window, WindowOptions};
+use crate::{
+    sys, text, AbortHandle, CommOptions, DType, Device, Element, Op, Window, WindowOptions,
+};
 
 /// A communicator: one rank's membership of a group of ranks.
 ///
@@ -138,7 +140,9 @@ impl Comm {
 
     /// Takes over a handle that the library gave out.
     fn own(comm: *mut sys::symm_comm) -> Result<Option<Comm>> {
-        let Some(handle) = NonNull::new(comm).map(Handle) else { return Ok(None) };
+        let Some(handle) = NonNull::new(comm).map(Handle) else {
+            return Ok(None);
+        };
         let (mut rank, mut size, mut device) = (0, 0, 0);
         // SAFETY: the handle is alive, and the outputs are.
         unsafe {
@@ -171,7 +175,12 @@ impl Comm {
     /// assert!(comm.split(None, 0, &CommOptions::new())?.is_none());
     /// # Ok::<(), symm::Error>(())
     /// ```
-    pub fn split(&self, color: Option<u32>, key: i32, options: &CommOptions) -> Result<Option<Comm>> {
+    pub fn split(
+        &self,
+        color: Option<u32>,
+        key: i32,
+        options: &CommOptions,
+    ) -> Result<Option<Comm>> {
         let none = sys::symm_limits::SYMM_NO_COLOR.0;
         let code = color.map_or(none, |color| i32::try_from(color).unwrap_or(i32::MIN));
         let mut out = null_mut();
@@ -489,6 +498,12 @@ impl Comm {
         // SAFETY: the handle is alive, and so is the output.
         check(unsafe { sys::symm_comm_nccl(self.handle.as_ptr(), &mut nccl) })?;
         Ok(nccl)
+    }
+
+    /// The handle of the C interface, for what this crate leaves out. It stays this communicator's:
+    /// valid while this lives, and never to be freed.
+    pub fn as_raw(&self) -> *mut sys::symm_comm {
+        self.handle.as_ptr()
     }
 
     /// A kernel must not be launched with the address of a host slice.

@@ -204,8 +204,7 @@ mod tests {
             .with_sys("f", |c| {
                 assert_eq!(c.size, 64);
                 // SAFETY: both are set, and live as long as the call.
-                let (name, path) =
-                    unsafe { (CStr::from_ptr(c.name), CStr::from_ptr(c.nccl_path)) };
+                let (name, path) = unsafe { (CStr::from_ptr(c.name), CStr::from_ptr(c.nccl_path)) };
                 assert_eq!((name.to_str(), path.to_str()), (Ok("n"), Ok("/a/b")));
                 assert_eq!(c.scratch_bytes, 4096);
                 assert_eq!((c.timeout_ms, c.wait_timeout_ms), (2000, 2));

@@ -46,7 +46,12 @@ mod tests {
     use super::*;
 
     /// Answers as the C library does, with a text of `length` bytes and its NUL.
-    fn answer(buffer: *mut c_char, size: usize, needed: *mut usize, length: usize) -> sys::symm_status {
+    fn answer(
+        buffer: *mut c_char,
+        size: usize,
+        needed: *mut usize,
+        length: usize,
+    ) -> sys::symm_status {
         // SAFETY: `fetch` gives a number to write to and a buffer of `size`.
         unsafe {
             *needed = length + 1;
@@ -62,7 +67,8 @@ mod tests {
     #[test]
     fn a_text_that_grows_while_it_is_asked_for_is_whole() {
         let mut lengths = [600, 5000, 5000].into_iter();
-        let text = fetch(|buffer, size, needed| answer(buffer, size, needed, lengths.next().unwrap()));
+        let text =
+            fetch(|buffer, size, needed| answer(buffer, size, needed, lengths.next().unwrap()));
         assert_eq!(text.unwrap(), "x".repeat(5000));
         assert_eq!(lengths.next(), None);
     }

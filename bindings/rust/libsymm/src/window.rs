@@ -368,6 +368,12 @@ impl Window {
         text::plan(&self.comm, self.window.as_ptr(), count, dtype, op)
     }
 
+    /// The handle of the C interface, for what this crate leaves out. It stays this window's: valid
+    /// while this lives, and never to be freed.
+    pub fn as_raw(&self) -> *mut sys::symm_window {
+        self.window.as_ptr()
+    }
+
     /// Where `count` bytes of `rank`'s copy are, if they are there.
     fn range(&self, function: &str, rank: usize, offset: usize, count: usize) -> Result<*mut u8> {
         if rank >= self.size {

@@ -82,7 +82,9 @@ fn an_abort_handle_outlives_its_communicator() {
             let error = window.all_reduce(0, &mut sum, Op::Sum).unwrap_err();
             assert_eq!(error.status, Status::ABORTED);
         } else {
-            eventually("the abort is known here", || window.all_reduce(0, &mut sum, Op::Sum).is_err());
+            eventually("the abort is known here", || {
+                window.all_reduce(0, &mut sum, Op::Sum).is_err()
+            });
         }
         drop(window);
         assert!(format!("{handle:?}").contains("false"));
@@ -93,8 +95,7 @@ fn an_abort_handle_outlives_its_communicator() {
 #[test]
 fn aborts_and_drops_of_all_threads_may_coincide() {
     for _ in 0..200 {
-        let comm =
-            Comm::create(address(), 0, 1, Device::Cpu, &CommOptions::new()).unwrap();
+        let comm = Comm::create(address(), 0, 1, Device::Cpu, &CommOptions::new()).unwrap();
         let window = comm.alloc_window(8).unwrap();
         let handle = comm.abort_handle();
         std::thread::scope(|scope| {
@@ -232,10 +233,7 @@ fn windows_fail_everywhere_or_nowhere() {
         let differ = comm.alloc_window(64 + rank.rank).unwrap_err();
         assert_eq!(differ.status, Status::INVALID_ARGUMENT, "{differ}");
         let much = comm.alloc_window(usize::MAX / 4).unwrap_err();
-        assert!(
-            [Status::OUT_OF_MEMORY, Status::INVALID_ARGUMENT].contains(&much.status),
-            "{much}"
-        );
+        assert!([Status::OUT_OF_MEMORY, Status::INVALID_ARGUMENT].contains(&much.status), "{much}");
         let mut private = vec![0_u64; 512];
         // SAFETY: it outlives the attempt, and is no shared mapping, which is refused.
         let error = unsafe {

@@ -188,14 +188,22 @@ fn widen_float8(bits: u8, mantissa: u32) -> f32 {
     let bias = if mantissa == 3 { 7 } else { 15 };
     let (exponent, fraction) = (u32::from(bits & 0x7f) >> mantissa, bits & ((1 << mantissa) - 1));
     let magnitude = if mantissa == 2 && exponent == 31 {
-        if fraction == 0 { f32::INFINITY } else { f32::NAN }
+        if fraction == 0 {
+            f32::INFINITY
+        } else {
+            f32::NAN
+        }
     } else if mantissa == 3 && bits & 0x7f == 0x7f {
         f32::NAN
     } else {
         let (hidden, power) = if exponent == 0 { (0, 1) } else { (1 << mantissa, exponent as i32) };
         f32::from(fraction + hidden) * 2_f32.powi(power - bias - mantissa as i32)
     };
-    if bits & 0x80 == 0 { magnitude } else { -magnitude }
+    if bits & 0x80 == 0 {
+        magnitude
+    } else {
+        -magnitude
+    }
 }
 
 /// The nearest float8, the even one of two; the largest for whatever is beyond. By looking it up
