@@ -399,7 +399,7 @@ impl Window {
         offset: usize,
         count: usize,
     ) -> Result<*mut T> {
-        let bytes = count.checked_mul(size_of::<T>()).unwrap_or(usize::MAX);
+        let bytes = count.saturating_mul(size_of::<T>());
         let pointer = self.range(function, rank, offset, bytes)?;
         if pointer.is_null() {
             return Ok(NonNull::dangling().as_ptr());
