@@ -70,12 +70,13 @@ public static class Symm
             throw new SymmException("all_reduce: " + Text(dlerror()));
     }
 
-    // A managed thread is one thread of the system (where no host says otherwise), so the last error
-    // is that of the call just made.
+    // A managed thread is one thread of the system (where no host says otherwise), so the last
+    // error is that of the call just made.
     public static void Check(int status)
     {
         if (status != SYMM_OK)
-            throw new SymmException(Text(symm_status_name(status)) + ": " + Text(symm_last_error()));
+            throw new SymmException(Text(symm_status_name(status)) + ": " +
+                                    Text(symm_last_error()));
     }
 
     static string Text(IntPtr utf8) { return Marshal.PtrToStringAnsi(utf8); }
@@ -118,7 +119,8 @@ public static class AllReduce
         var options = new Symm.CommOptions {
             size = (UIntPtr)(uint)Marshal.SizeOf(typeof(Symm.CommOptions)), timeout_ms = 60000 };
         IntPtr comm;
-        Symm.Check(Symm.symm_comm_create(address, rank, size, Symm.SYMM_CPU, ref options, out comm));
+        Symm.Check(Symm.symm_comm_create(address, rank, size, Symm.SYMM_CPU, ref options,
+                                         out comm));
 
         var x = new float[Count];
         var sum = new float[Count];
@@ -134,8 +136,8 @@ public static class AllReduce
                                           out window));
         Symm.Check(Symm.symm_window_data(window, rank, out own));
         Marshal.Copy(x, 0, own, Count);
-        Symm.Check(Symm.symm_window_all_reduce(window, UIntPtr.Zero, again, count, Symm.SYMM_FLOAT32,
-                                               Symm.SYMM_SUM, IntPtr.Zero));
+        Symm.Check(Symm.symm_window_all_reduce(window, UIntPtr.Zero, again, count,
+                                               Symm.SYMM_FLOAT32, Symm.SYMM_SUM, IntPtr.Zero));
         byte[] bits = Bits(sum), bitsAgain = Bits(again);
         for (int i = 0; i < bits.Length; ++i)
             if (bits[i] != bitsAgain[i])

@@ -5,7 +5,8 @@
 --   SYMM_DECLARATIONS=symm.ffi luajit all_reduce.lua tcp://127.0.0.1:29500 1 2
 --
 -- SYMM_LIBRARY: which library to load ("libsymm.so.0"). SYMM_DECLARATIONS: the header of that
--- library, preprocessed ("symm.ffi"): ffi.cdef reads C, but no '#' lines. Nothing is copied by hand.
+-- library, preprocessed ("symm.ffi"): ffi.cdef reads C, but no '#' lines. Nothing is copied by
+-- hand.
 local ffi = require("ffi")
 local bit = require("bit")
 
@@ -26,7 +27,8 @@ local function check(status)
   -- A Lua state stays on one thread of the system: the last error is that of the call just made.
   -- The status is an int here, so `symm.SYMM_OK` compares as a number.
   if status ~= symm.SYMM_OK then
-    error(ffi.string(symm.symm_status_name(status)) .. ": " .. ffi.string(symm.symm_last_error()), 0)
+    local name = ffi.string(symm.symm_status_name(status))
+    error(name .. ": " .. ffi.string(symm.symm_last_error()), 0)
   end
 end
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""One rank of an all-reduce, by Python's own ctypes and nothing else. (For everyday work there is the
-package symm, in bindings/python; this is for where nothing may be installed.)
+"""One rank of an all-reduce, by Python's own ctypes and nothing else. (For everyday work there is
+the package symm, in bindings/python; this is for where nothing may be installed.)
 
-    python3 all_reduce.py tcp://127.0.0.1:29500 0 2 & python3 all_reduce.py tcp://127.0.0.1:29500 1 2
+    python3 all_reduce.py tcp://127.0.0.1:29500 0 2 &
+    python3 all_reduce.py tcp://127.0.0.1:29500 1 2
 
 SYMM_LIBRARY: which library to load ("libsymm.so.0").
 """
@@ -113,7 +114,8 @@ def main(address, rank, size):
     if bytes(total) != bytes(again):
         raise SymmError("all_reduce: the window's sum has other bits")
 
-    print("rank %d of %d: sum[0] = %.6f, digest %016x" % (rank, size, total[0], fnv1a(bytes(total))))
+    digest = fnv1a(bytes(total))
+    print("rank %d of %d: sum[0] = %.6f, digest %016x" % (rank, size, total[0], digest))
     lib.symm_window_free(window)
     lib.symm_comm_free(comm)
 

@@ -99,11 +99,12 @@ def main(address, rank, size)
   own = Symm.output { |out| Symm.symm_window_data(window, rank, out) }
   own[0, BYTES] = x
   again = "\0" * BYTES
-  Symm.check(Symm.symm_window_all_reduce(window, 0, again, COUNT, Symm::SYMM_FLOAT32, Symm::SYMM_SUM,
-                                         nil))
+  Symm.check(Symm.symm_window_all_reduce(window, 0, again, COUNT, Symm::SYMM_FLOAT32,
+                                         Symm::SYMM_SUM, nil))
   raise Symm::Error, "all_reduce: the window's sum has other bits" if sum != again
 
-  puts format("rank %d of %d: sum[0] = %.6f, digest %016x", rank, size, sum.unpack1("f"), fnv1a(sum))
+  puts format("rank %d of %d: sum[0] = %.6f, digest %016x", rank, size, sum.unpack1("f"),
+              fnv1a(sum))
   Symm.symm_window_free(window)
   Symm.symm_comm_free(comm)
 end

@@ -73,7 +73,7 @@ dlopen_client() {
 
 # Also where it takes an attempt to install it; a cargo that is too old is none.
 rust_is_here() {
-  # shellcheck disable=SC2030,SC1091  # `here` is for the script that is sourced
+  # `here` is for the script that is sourced.
   (here=$root/bindings/rust && source "$here/toolchain.sh" && need_cargo) > "$out/build.log" 2>&1 &&
     return 0
   left_out+=(Rust)

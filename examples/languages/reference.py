@@ -16,8 +16,8 @@ def float32(value):
 
 
 def operand(rank):
-    # Dividing, or adding below, in double and then rounding to float32 gives the same as doing it in
-    # float32: a double has more than twice the bits and two to spare.
+    # Dividing, or adding below, in double and then rounding to float32 gives the same as doing it
+    # in float32: a double has more than twice the bits and two to spare.
     return [float32(1 / (1 + i + 1000 * rank)) for i in range(COUNT)]
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every example program in examples/dlopen: its result, and what it says when something is wrong."""
+"""Every program in examples/dlopen: its result, and what it says when something is wrong."""
 import json
 import os
 import sys

@@ -14,9 +14,11 @@ public static class Facts
             .Select(f => String.Format("\"{0}\": {1}", f.Name, f.GetRawConstantValue()));
         var fields = options.GetFields()
             .Select(f => String.Format("\"{0}\": [{1}, {2}]", f.Name,
-                                       Marshal.OffsetOf(options, f.Name), Marshal.SizeOf(f.FieldType)));
-        Console.WriteLine(
-            "{{\"constants\": {{{0}}}, \"structs\": {{\"symm_comm_options\": {{\"size\": {1}, \"fields\": {{{2}}}}}}}}}",
-            String.Join(", ", constants), Marshal.SizeOf(options), String.Join(", ", fields));
+                                       Marshal.OffsetOf(options, f.Name),
+                                       Marshal.SizeOf(f.FieldType)));
+        Console.WriteLine("{{\"constants\": {{{0}}}, \"structs\": {{\"symm_comm_options\": " +
+                          "{{\"size\": {1}, \"fields\": {{{2}}}}}}}}}",
+                          String.Join(", ", constants), Marshal.SizeOf(options),
+                          String.Join(", ", fields));
     }
 }

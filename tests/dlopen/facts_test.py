@@ -76,7 +76,8 @@ class Facts(unittest.TestCase):
 
     def test_of_the_header_are_found(self):
         self.assertGreater(len(self.header["constants"]), 40)
-        self.assertEqual(self.header["structs"].keys(), {"symm_comm_options", "symm_window_options"})
+        self.assertEqual(self.header["structs"].keys(),
+                         {"symm_comm_options", "symm_window_options"})
         self.assertEqual(self.header["structs"]["symm_comm_options"]["fields"]["name"], [8, 8])
 
     def test_of_ctypes_are_the_headers(self):

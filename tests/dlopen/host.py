@@ -1,5 +1,5 @@
-"""Python hosts that load libsymm by ctypes and unload it, fork or end when that is least convenient.
-See unload_test.py.
+"""Python hosts that load libsymm by ctypes, and unload it, fork or end when that is least
+convenient. See unload_test.py.
 
 Usage: host.py CASE ADDRESS RANK SIZE
 """
@@ -64,7 +64,7 @@ def fork():
 
 
 def exit_in_wait():
-    """Rank 0's main thread ends while a daemon thread waits in a call that the others never make."""
+    """Rank 0's main thread ends while a daemon thread waits in a call that no other rank makes."""
     lib = symm.load(support.LIBRARY)
     comm = create(lib)
     adds_up(lib, comm)

@@ -95,7 +95,8 @@ class Mixed(unittest.TestCase):
 
     def test_names_one_that_dies_and_those_that_fail_with_it(self):
         # It joins first: the others then wait for it in the all-reduce.
-        dying = shlex.join([sys.executable, os.path.join(support.HERE, "peer.py"), "dies", "600000"])
+        peer = os.path.join(support.HERE, "peer.py")
+        dying = shlex.join([sys.executable, peer, "dies", "600000"])
         started = time.monotonic()
         result = mixed("honest=" + HONEST, "dying=" + dying)
         self.fails(result, "rank 1, dying, was ended by SIGKILL",

@@ -81,8 +81,8 @@ class HostInAnInterpreter(Base):
     def case(self, client, *command):
         if client not in support.clients():
             self.skipTest("%s is not to be had here" % client)
-        return self.all_end_well([os.path.join(support.HERE, word) if word.startswith("host.") else word
-                                  for word in command])
+        interpreter, script, *case = command
+        return self.all_end_well([interpreter, os.path.join(support.HERE, script), *case])
 
     def test_python_unloads_it_under_a_live_communicator(self):
         self.case("ctypes", "python3", "host.py", "unload")

@@ -4,9 +4,9 @@
 // They run on worker threads, whose symm_last_error() the JavaScript cannot ask: on its own thread
 // that function has the message of some other call, or none. So the status has to suffice, and the
 // message comes from options.error (set-up) or from symm_report (a communicator that has failed).
-// Workers are few (see koffi's documentation): two ranks of one process may wait for each other only
-// while there is one for each. And process.exit() waits for them: a program that exits while a call
-// waits ends that first, by symm_comm_abort in process.on('exit').
+// Workers are few (see koffi's documentation): two ranks of one process may wait for each other
+// only while there is one for each. And process.exit() waits for them: a program that exits while a
+// call waits ends that first, by symm_comm_abort in process.on('exit').
 const { promisify } = require('node:util');
 const koffi = require('koffi');
 const { SYMM_OK, SYMM_CPU, SYMM_FLOAT32, SYMM_SUM, CommOptions, WindowOptions, SymmError, load } =
