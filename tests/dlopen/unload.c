@@ -30,6 +30,7 @@ typedef struct {
   __typeof__(symm_comm_check)* comm_check;
   __typeof__(symm_comm_free)* comm_free;
   __typeof__(symm_window_alloc)* window_alloc;
+  __typeof__(symm_window_data)* window_data;
   __typeof__(symm_window_free)* window_free;
   __typeof__(symm_all_reduce)* all_reduce;
 } library;
@@ -63,6 +64,7 @@ static library load_from(const char* file) {
   *(void**)&symm.comm_check = find(symm.handle, "symm_comm_check");
   *(void**)&symm.comm_free = find(symm.handle, "symm_comm_free");
   *(void**)&symm.window_alloc = find(symm.handle, "symm_window_alloc");
+  *(void**)&symm.window_data = find(symm.handle, "symm_window_data");
   *(void**)&symm.window_free = find(symm.handle, "symm_window_free");
   *(void**)&symm.all_reduce = find(symm.handle, "symm_all_reduce");
   return symm;
@@ -323,7 +325,15 @@ static void few_descriptors(void) { EXPECT(descriptors() <= size); }
 static void becomes_another_program(void) {
   library symm = load();
   symm_comm* comm = create(&symm, "exec");
+  symm_window* window = allocate(&symm, comm);
   adds_up(&symm, comm);
+  /* Not before the others have returned from the call above, which would fail too. */
+  for (int32_t peer = 0; peer < size; ++peer) {
+    void* word;
+    check(&symm, symm.window_data(window, peer, &word));
+    if (peer == rank) __atomic_store_n((int32_t*)word, 1, __ATOMIC_RELEASE);
+    while (rank == 0 && __atomic_load_n((int32_t*)word, __ATOMIC_ACQUIRE) == 0) usleep(1000);
+  }
   if (rank == 0) {
     execlp("sleep", "sleep", "2", (char*)NULL);
     _exit(1);
