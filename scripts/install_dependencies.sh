@@ -3,7 +3,7 @@
 # elsewhere prints what to install and fails.
 #
 # Usage: install_dependencies.sh GROUP...   GROUP: build, cuda, data, test, fuzz, format,
-# dlopen, or one language: python, luajit, ruby, mono, node, go, rust (what its crates' tests need
+# dlopen, or one language: java, python, luajit, ruby, mono, node, go, rust (what its crates' tests need
 # beside Rust itself), rustup (where it is packaged)
 set -euo pipefail
 exec < /dev/null
@@ -108,12 +108,29 @@ need_group() {
       need ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
       ;;
     rustup) need rustup has rustup ;;
+    java)
+      # The JDK: see below.
+      need maven has mvn
+      need python3-venv has_ensurepip
+      need binutils has readelf
+      need util-linux has flock
+      need ca-certificates test -e /etc/ssl/certs/ca-certificates.crt
+      ;;
     format) need clang-format-14 has clang-format-14 ;;
     *)
       echo "install_dependencies.sh: unknown group '$1'" >&2
       exit 2
       ;;
   esac
+}
+
+# A compiler for Java 17, and jni.h.
+has_jdk() {
+  local version
+  has javac && version=$(javac -version 2>&1) || return 1
+  version=${version#javac }
+  [ "${version%%[!0-9]*}" -ge 17 ] 2> /dev/null &&
+    [ -e "$(dirname "$(readlink -f "$(command -v javac)")")/../include/jni.h" ]
 }
 
 # How to become root; fails, saying what to install, where that cannot be.
@@ -162,6 +179,15 @@ if [[ " $* " == *" fuzz "* ]] && ! has_fuzzer; then
   install "$runtime"
   if ! has_fuzzer; then
     echo "clang++ $version still cannot link -fsanitize=fuzzer,address,undefined" >&2
+    exit 1
+  fi
+fi
+
+# Java 17 by its number where there is one: a distribution's default may be older, or newer.
+if [[ " $* " == *" java "* ]] && ! has_jdk; then
+  install openjdk-17-jdk-headless || install default-jdk-headless
+  if ! has_jdk; then
+    echo "There is no JDK 17 or newer with jni.h: put its javac first in PATH" >&2
     exit 1
   fi
 fi
