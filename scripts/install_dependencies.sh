@@ -3,8 +3,8 @@
 # elsewhere prints what to install and fails.
 #
 # Usage: install_dependencies.sh GROUP...   GROUP: build, cuda, data, test, fuzz, format,
-# dlopen, or one language: java, python, luajit, ruby, mono, node, go, rust (what its crates' tests need
-# beside Rust itself), rustup (where it is packaged)
+# dlopen, or one language: java, python, luajit, ruby, mono, node, go, rust (what its crates' tests
+# need beside Rust itself), rustup (where it is packaged)
 set -euo pipefail
 exec < /dev/null
 

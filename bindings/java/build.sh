@@ -5,7 +5,10 @@
 #   BUILD_DIR  CMake's build of libsymm, with libsymm.a in it
 set -euo pipefail
 exec < /dev/null
-[ $# = 1 ] || { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2; exit 2; }
+if [ $# != 1 ]; then
+  sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
+  exit 2
+fi
 
 library=$(cd "$1" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -16,9 +19,10 @@ jar=$output/symm.jar
 ../../scripts/install_dependencies.sh build java
 
 # Maven takes seconds to find out that nothing has changed.
-if [ -e "$jar" ] && [ "$jar" -nt "$library/libsymm.a" ] &&
-  [ -z "$(find . ../swig ../../capi/symm.h ../../LICENSE -path ./src/test -prune -o -type f -newer "$jar" -print -quit)" ]; then
-  exit 0
-fi
+newer() {
+  find . ../swig ../../capi/symm.h ../../LICENSE -path ./src/test -prune -o \
+    -type f -newer "$jar" -print -quit
+}
+if [ -e "$jar" ] && [ "$jar" -nt "$library/libsymm.a" ] && [ -z "$(newer)" ]; then exit 0; fi
 mvn -q -B -Dmaven.repo.local="$output/m2" -Dsymm.build="$library" -DskipTests package
 cp "$output/maven/symm.jar" "$jar"

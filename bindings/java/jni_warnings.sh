@@ -12,7 +12,10 @@ if [ "${1:-}" = --clear ] && [ $# = 2 ]; then
   rm -f "$2"/*.log
   exit 0
 fi
-[ $# = 1 ] || { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2; exit 2; }
+if [ $# != 1 ]; then
+  sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
+  exit 2
+fi
 
 shopt -s nullglob
 logs=("$1"/*.log)

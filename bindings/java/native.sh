@@ -7,7 +7,10 @@
 # JAVA_HOME: the JDK with jni.h.
 set -euo pipefail
 exec < /dev/null
-[ $# = 1 ] || [ $# = 2 ] || { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2; exit 2; }
+if [ $# != 1 ] && [ $# != 2 ]; then
+  sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
+  exit 2
+fi
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mkdir -p "$1/native"
@@ -22,6 +25,6 @@ swig=$("$here/../swig/swig.sh" "$here/../../build/bindings/swig")
 generator=()
 command -v ninja > /dev/null 2>&1 && generator=(-G Ninja)
 log=$output/configure.log
-cmake -S "$here" -B "$output/build" "${generator[@]}" -DSYMM_BUILD_DIR="$library" -DSYMM_SWIG="$swig" \
-  -DSYMM_JAVA_OUTPUT="$output" > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
+cmake -S "$here" -B "$output/build" "${generator[@]}" -DSYMM_BUILD_DIR="$library" \
+  -DSYMM_SWIG="$swig" -DSYMM_JAVA_OUTPUT="$output" > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
 cmake --build "$output/build" --target symm_jni --parallel "$(nproc)"

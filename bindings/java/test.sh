@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Builds the jar and runs every test of the Java binding, after installing what that needs. Ends with
-# one line, 'N passed, N failed'; fails if anything did. The jar is build/bindings/java/symm.jar.
+# Builds the jar and runs every test of the Java binding, after installing what that needs. Ends
+# with one line, 'N passed, N failed'; fails if anything did. The jar is then
+# build/bindings/java/symm.jar.
 #
 # Usage: test.sh BUILD_DIR
 #   BUILD_DIR  CMake's build of libsymm, with libsymm.a in it
 set -euo pipefail
 exec < /dev/null
-[ $# = 1 ] || { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2; exit 2; }
+if [ $# != 1 ]; then
+  sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
+  exit 2
+fi
 
 library=$(cd "$1" && pwd)
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -58,7 +62,8 @@ unit_tests() {
 # Only what the virtual machine looks up is exported, and nothing but the C library is needed.
 symbols() {
   local file=$output/native/resources/symm/linux-$(uname -m)/libsymm_jni.so other
-  other=$(nm -D --defined-only "$file" | awk '{print $NF}' | grep -v -e '^Java_dev_symm_' -e '^JNI_On') || true
+  other=$(nm -D --defined-only "$file" | awk '{print $NF}' |
+    grep -v -e '^Java_dev_symm_' -e '^JNI_On') || true
   [ -z "$other" ] || { echo "libsymm_jni.so also exports: $other" >&2; return 1; }
   other=$(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
     grep -v -x -E 'lib(c|m|dl|pthread|rt)\.so\.[0-9]+|ld-linux-.*') || true
@@ -88,10 +93,11 @@ JNIEXPORT void JNICALL Java_Fault_fault(JNIEnv *env, jclass self) {
   (*env)->NewByteArray(env, 1);
 }
 EOF
-  gcc -shared -fPIC -I "$jdk/include" -I "$jdk/include/linux" "$scratch/fault.c" -o "$scratch/libfault.so"
+  gcc -shared -fPIC -I "$jdk/include" -I "$jdk/include/linux" "$scratch/fault.c" \
+    -o "$scratch/libfault.so"
   javac -d "$scratch" "$scratch/Fault.java"
-  java -Xcheck:jni -XX:+UnlockDiagnosticVMOptions -XX:+LogVMOutput -XX:LogFile="$scratch/logs/%p.log" \
-    -cp "$scratch" Fault "$scratch/libfault.so" > /dev/null 2>&1 || true
+  java -Xcheck:jni -XX:+UnlockDiagnosticVMOptions -XX:+LogVMOutput \
+    -XX:LogFile="$scratch/logs/%p.log" -cp "$scratch" Fault "$scratch/libfault.so" > /dev/null 2>&1 || true
   ! "$here/jni_warnings.sh" "$scratch/logs" > /dev/null 2>&1
 }
 
@@ -133,13 +139,15 @@ ranks() {
 
 example() {
   mkdir -p "$scratch/example"
-  javac -Xlint:all -Werror -cp "$jar" -d "$scratch/example" "$root/examples/languages/AllReduce.java" || return 1
+  javac -Xlint:all -Werror -cp "$jar" -d "$scratch/example" \
+    "$root/examples/languages/AllReduce.java" || return 1
   ranks 3 java -Xcheck:jni -cp "$jar:$scratch/example" AllReduce
 }
 
 example_fails() {
   local status=0
-  java -cp "$jar:$scratch/example" AllReduce nowhere 0 2 > "$scratch/out" 2> "$scratch/err" || status=$?
+  java -cp "$jar:$scratch/example" AllReduce nowhere 0 2 > "$scratch/out" 2> "$scratch/err" ||
+    status=$?
   [ $status = 1 ] && [ ! -s "$scratch/out" ] && [ "$(wc -l < "$scratch/err")" = 1 ] &&
     grep -q 'AllReduce: symm_comm_create: address "nowhere"' "$scratch/err"
 }
@@ -151,7 +159,8 @@ fresh_project() {
   cp "$here/fresh/pom.xml" "$project"
   cp "$root/examples/languages/AllReduce.java" "$project/src/main/java"
   (cd "$project" && maven package) || return 1
-  ranks 2 java -cp "$output/m2/dev/symm/symm/0.1.0/symm-0.1.0.jar:$project/target/fresh-1.jar" AllReduce
+  ranks 2 java -cp \
+    "$output/m2/dev/symm/symm/0.1.0/symm-0.1.0.jar:$project/target/fresh-1.jar" AllReduce
 }
 
 "$root/scripts/install_dependencies.sh" build java
