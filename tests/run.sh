@@ -142,6 +142,10 @@ for preset in "${presets[@]}"; do
   tests "$preset"
   if [ "$preset" = release ]; then
     suite "beside PyTorch" ./tests/torch.sh "${torch[@]}" build/release
+    # Each language by its own package manager and test runner, then all of them together.
+    for language in bindings/python bindings/java bindings/rust examples/dlopen examples/languages; do
+      suite "$language" "./$language/test.sh" build/release
+    done
   fi
 done
 if [ $quickstart = 1 ]; then step "quickstart" ./examples/quickstart.sh || true; fi
