@@ -46,7 +46,7 @@ done < <(sed -nE 's/^SYMM_([0-9.]+) .*/\1/p' "$source/capi/symm.map")
 while read -r tag; do agrees "tag $tag of this commit" "${tag#v}"; done \
   < <(git -C "$source" tag --points-at HEAD --list 'v[0-9]*' 2> /dev/null || true)
 
-# Bindings, where there are any: a version that is written out must be this one.
+# Bindings: a version that is written out must be this one. A fresh/ is a project of a test.
 if [ -d "$source/bindings" ]; then
   while read -r file; do
     name=${file#"$source/"}
@@ -77,7 +77,7 @@ if [ -d "$source/bindings" ]; then
         [ -z "$said" ] || agrees "$name" "$said"
         ;;
     esac
-  done < <(find "$source/bindings" \( -name target -o -name build -o -name node_modules -o -name '.*' \) \
+  done < <(find "$source/bindings" \( -name target -o -name build -o -name fresh -o -name node_modules -o -name '.*' \) \
     -prune -o -type f -print | sort)
 fi
 exit "$wrong"
