@@ -37,8 +37,7 @@ public final class AllReduce {
 
   private static void run(String address, int rank, int size) {
     CommOptions options = CommOptions.builder().timeout(Duration.ofSeconds(60)).build();
-    try (Comm comm = Comm.create(address, rank, size, options);
-        Window window = comm.window(COUNT * Float.BYTES)) {
+    try (Comm comm = Comm.create(address, rank, size, options)) {
       FloatBuffer x = floats(COUNT).asFloatBuffer();
       for (int i = 0; i < COUNT; ++i) {
         x.put(i, 1.0f / (1 + i + 1000 * rank));
@@ -47,11 +46,13 @@ public final class AllReduce {
       ByteBuffer sum = floats(COUNT);
       comm.allReduce(x, sum.asFloatBuffer(), Op.SUM);
 
-      window.buffer(rank).asFloatBuffer().put(0, x, 0, COUNT);
-      ByteBuffer again = floats(COUNT);
-      window.allReduce(0, again.asFloatBuffer(), Op.SUM);
-      if (!again.equals(sum)) {
-        throw new IllegalStateException("the window's sum is another than the array's");
+      try (Window window = comm.window(COUNT * Float.BYTES)) {
+        window.buffer(rank).asFloatBuffer().put(0, x, 0, COUNT);
+        ByteBuffer again = floats(COUNT);
+        window.allReduce(0, again.asFloatBuffer(), Op.SUM);
+        if (!again.equals(sum)) {
+          throw new IllegalStateException("the window's sum is another than the array's");
+        }
       }
 
       System.out.println(
