@@ -19,7 +19,10 @@ fi
 
 shopt -s nullglob
 logs=("$1"/*.log)
-[ ${#logs[@]} != 0 ] || { echo "jni_warnings.sh: no virtual machine has written to $1" >&2; exit 1; }
+if [ ${#logs[@]} = 0 ]; then
+  echo "jni_warnings.sh: no virtual machine has written to $1" >&2
+  exit 1
+fi
 if grep -H -A 12 -i -e 'in native method' -e 'WARNING: JNI' "${logs[@]}" >&2; then
   echo "jni_warnings.sh: -Xcheck:jni complained (above)" >&2
   exit 1

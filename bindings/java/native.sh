@@ -4,7 +4,7 @@
 #
 # Usage: native.sh OUTPUT [BUILD_DIR]
 #   BUILD_DIR  a build of libsymm with libsymm.a in it; without one libsymm is built too (minutes)
-# JAVA_HOME: the JDK with jni.h.
+# JAVA_HOME: the JDK with jni.h; without it the one whose javac comes first in PATH.
 set -euo pipefail
 exec < /dev/null
 if [ $# != 1 ] && [ $# != 2 ]; then
@@ -21,6 +21,10 @@ if [ -n "${2:-}" ]; then
   library=$(cd "$2" && pwd)
 fi
 
+if [ -z "${JAVA_HOME:-}" ]; then
+  JAVA_HOME=$(dirname "$(dirname "$(readlink -f "$(command -v javac)")")")
+  export JAVA_HOME
+fi
 swig=$("$here/../swig/swig.sh" "$here/../../build/bindings/swig")
 generator=()
 command -v ninja > /dev/null 2>&1 && generator=(-G Ninja)

@@ -45,15 +45,16 @@ reported() { sed -n "s/^<testsuite .* $2=\"\([0-9]*\)\".*/\1/p" "$1" | head -n 1
 unit_tests() {
   local reports=$output/maven/surefire-reports status=0 report tests bad skipped all=0
   rm -rf "$reports"
-  (cd "$here" && maven -Dsymm.build="$library" install) || status=$?
+  (cd "$here" && maven -Dsymm.build="$library" -Dmaven.compiler.failOnWarning=true install) || status=$?
   shopt -s nullglob
   for report in "$reports"/TEST-*.xml; do
     tests=$(reported "$report" tests)
     skipped=$(reported "$report" skipped)
     bad=$(($(reported "$report" failures) + $(reported "$report" errors)))
     echo "$(basename "$report" .xml): $tests tests, $bad failed, $skipped skipped"
-    [ "$skipped" = 0 ] || bad=$((bad + skipped)) # nothing here has a reason to be skipped
-    passed=$((passed + tests - bad)) failed=$((failed + bad)) all=$((all + tests))
+    # One needs 3 GiB of memory, and says so.
+    [ "$skipped" = 0 ] || grep -A 1 '<skipped' "$report" | cut -c 1-300
+    passed=$((passed + tests - bad - skipped)) failed=$((failed + bad)) all=$((all + tests))
     [ "$bad" = 0 ] || failures+=("$(basename "$report" .xml)")
   done
   [ "$all" != 0 ] && [ "$status" = 0 ]
@@ -97,8 +98,10 @@ EOF
     -o "$scratch/libfault.so"
   javac -d "$scratch" "$scratch/Fault.java"
   java -Xcheck:jni -XX:+UnlockDiagnosticVMOptions -XX:+LogVMOutput \
-    -XX:LogFile="$scratch/logs/%p.log" -cp "$scratch" Fault "$scratch/libfault.so" > /dev/null 2>&1 || true
-  ! "$here/jni_warnings.sh" "$scratch/logs" > /dev/null 2>&1
+    -XX:LogFile="$scratch/logs/%p.log" -cp "$scratch" Fault "$scratch/libfault.so" \
+    > /dev/null 2>&1 || true
+  if "$here/jni_warnings.sh" "$scratch/logs" > "$scratch/said" 2>&1; then return 1; fi
+  grep -q -- '-Xcheck:jni complained' "$scratch/said"
 }
 
 javadoc() { (cd "$here" && maven -Dsymm.build="$library" javadoc:javadoc); }
@@ -159,8 +162,9 @@ fresh_project() {
   cp "$here/fresh/pom.xml" "$project"
   cp "$root/examples/languages/AllReduce.java" "$project/src/main/java"
   (cd "$project" && maven package) || return 1
-  ranks 2 java -cp \
-    "$output/m2/dev/symm/symm/0.1.0/symm-0.1.0.jar:$project/target/fresh-1.jar" AllReduce
+  # Where Maven has put it, by its coordinates.
+  ranks 2 java -cp "$(echo "$output"/m2/dev/symm/symm/*/symm-*.jar):$project/target/fresh-1.jar" \
+    AllReduce
 }
 
 "$root/scripts/install_dependencies.sh" build java

@@ -1,5 +1,5 @@
-/* Java: static functions on `long`, private to the package dev.symm, whose hand-written classes own the handles. SWIG's proxies
- * would bring finalizers. */
+/* Java: static functions on `long`, private to the package dev.symm, whose hand-written classes own
+ * the handles. SWIG's proxies would bring finalizers. */
 %module capi
 
 %pragma(java) moduleclassmodifiers="final class"
@@ -14,14 +14,14 @@
 %include "enumsimple.swg"
 %javaconst(1);
 
-/* An exception is thrown when the wrapper returns. What follows in it is freeing and calls no Java. */
+/* Thrown when the wrapper returns; what follows in it until then frees, and calls no Java. */
 %define SYMM_RAISE(status, message)
   glue_raise(jenv, status, message);
 %enddef
 %define SYMM_NOTHING
 %enddef
 
-/* By the functions' names: a typemap of symm_status itself would make its constants void as well. */
+/* By the functions' names: a typemap of symm_status itself would make its constants void too. */
 %define SYMM_RETURNS_NOTHING(function)
 %typemap(jni) symm_status function "void"
 %typemap(jtype) symm_status function "void"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of SWIG in the version that requirements.txt names, after putting it into a virtual
-# environment under DIRECTORY unless it is there: distributions have older ones.
+# Prints the path of SWIG in the version that requirements.txt names, after putting it into a
+# virtual environment under DIRECTORY unless it is there: distributions have older ones.
 #
 # Usage: swig.sh DIRECTORY
 set -euo pipefail

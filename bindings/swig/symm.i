@@ -1,10 +1,13 @@
-/* What the wrappers of every language have in common. Not given to SWIG itself: a language's own file (java.i, python.i)
+/* What the wrappers of every language have in common. Not given to SWIG itself: a language's own
+ * file (java.i, python.i)
  *  1. names the module, which is `capi` everywhere (a leading underscore breaks Python's proxies),
- *  2. defines the macros SYMM_RAISE(status, message): makes that the pending exception and sees to it that the wrapper returns
- *     with nothing leaked; and SYMM_NOTHING: the result of a call that has none,
+ *  2. defines the macros SYMM_RAISE(status, message): makes that the pending exception and sees to
+ *     it that the wrapper returns with nothing leaked; and SYMM_NOTHING: the result of a call that
+ *     has none,
  *  3. says how it wants handles, texts and features,
  *  4. includes this file.
- * The result is private to a hand-written package, which is why names stay those of C. C only: SWIG without -c++. */
+ * The result is private to a hand-written package, which is why names stay those of C. C only: SWIG
+ * without -c++. */
 
 %{
 #include <symm.h>

@@ -9,8 +9,10 @@
 
 #include "flat.h"
 
-/* Found once, while the loader of dev.symm's classes is the one that FindClass asks. */
-static jclass glue_exception;
+/* Found once, while the loader of dev.symm's classes is the one that FindClass asks. Weak, since a
+ * global reference would keep that loader, and so itself, for ever; in a call the class is there,
+ * because the caller's class has the same loader. */
+static jweak glue_exception;
 static jmethodID glue_exception_init;
 static jfieldID glue_descriptor_number;
 
@@ -20,9 +22,9 @@ JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM* vm, void* reserved) {
   if ((*vm)->GetEnv(vm, (void**)&env, JNI_VERSION_1_8) != JNI_OK) return JNI_ERR;
   const jclass found = (*env)->FindClass(env, "dev/symm/SymmException");
   if (found == NULL) return JNI_ERR;
-  glue_exception = (jclass)(*env)->NewGlobalRef(env, found);
+  glue_exception = (*env)->NewWeakGlobalRef(env, found);
   if (glue_exception == NULL) return JNI_ERR;
-  glue_exception_init = (*env)->GetMethodID(env, glue_exception, "<init>", "(I[B)V");
+  glue_exception_init = (*env)->GetMethodID(env, found, "<init>", "(I[B)V");
   if (glue_exception_init == NULL) return JNI_ERR;
   const jclass descriptor = (*env)->FindClass(env, "java/io/FileDescriptor");
   if (descriptor == NULL) return JNI_ERR;
@@ -34,7 +36,7 @@ JNIEXPORT void JNICALL JNI_OnUnload(JavaVM* vm, void* reserved) {
   (void)reserved;
   JNIEnv* env = NULL;
   if ((*vm)->GetEnv(vm, (void**)&env, JNI_VERSION_1_8) == JNI_OK) {
-    (*env)->DeleteGlobalRef(env, glue_exception);
+    (*env)->DeleteWeakGlobalRef(env, glue_exception);
   }
 }
 
@@ -66,8 +68,10 @@ static inline char* glue_text(JNIEnv* env, jbyteArray bytes) {
 static inline void glue_raise(JNIEnv* env, symm_status status, const char* message) {
   const jbyteArray bytes = glue_bytes(env, message);
   if (bytes == NULL) return;
+  const jclass exception_class = (jclass)(*env)->NewLocalRef(env, glue_exception);
+  if (exception_class == NULL) return;
   const jthrowable exception =
-      (jthrowable)(*env)->NewObject(env, glue_exception, glue_exception_init, (jint)status, bytes);
+      (jthrowable)(*env)->NewObject(env, exception_class, glue_exception_init, (jint)status, bytes);
   if (exception != NULL) (*env)->Throw(env, exception);
 }
 

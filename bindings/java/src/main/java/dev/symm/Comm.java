@@ -38,8 +38,8 @@ public final class Comm implements AutoCloseable {
   private static final WindowFlag[] NO_FLAGS = {};
 
   private static final class CommHandle extends Handle {
-    CommHandle(long pointer) {
-      super(pointer, "Comm");
+    CommHandle(long pointer, String owner) {
+      super(pointer, owner);
     }
 
     @Override
@@ -54,20 +54,16 @@ public final class Comm implements AutoCloseable {
   private final int size;
   private final int device;
 
-  private Comm(Handle handle) {
-    this.handle = handle;
-    rank = capi.flat_comm_rank(handle.pointer);
-    size = capi.flat_comm_size(handle.pointer);
-    device = capi.flat_comm_device(handle.pointer);
-    net = handle.closeWith(this);
-  }
-
-  private static Comm of(long pointer) {
-    Handle handle = new CommHandle(pointer);
+  /** Takes the native handle over, or frees it. */
+  private Comm(long pointer) {
     try {
-      return new Comm(handle);
+      rank = capi.flat_comm_rank(pointer);
+      size = capi.flat_comm_size(pointer);
+      device = capi.flat_comm_device(pointer);
+      handle = new CommHandle(pointer, where("Comm"));
+      net = handle.closeWith(this);
     } catch (Throwable e) {
-      handle.close();
+      capi.symm_comm_free(pointer);
       throw e;
     }
   }
@@ -100,7 +96,7 @@ public final class Comm implements AutoCloseable {
    */
   public static Comm create(String address, int rank, int size, CommOptions options) {
     CommOptions o = options == null ? CommOptions.DEFAULTS : options;
-    return of(
+    return new Comm(
         capi.flat_comm_create(
             address,
             rank,
@@ -169,7 +165,7 @@ public final class Comm implements AutoCloseable {
               o.timeoutMs,
               o.waitTimeoutMs,
               o.flags);
-      return pointer == 0 ? null : of(pointer);
+      return pointer == 0 ? null : new Comm(pointer);
     } catch (SymmException e) {
       throw blamed(e);
     } finally {

@@ -7,8 +7,8 @@ import java.time.Duration;
  * in a split the parent's. Name, timeouts, scratch bytes and flags must be equal on every rank; the
  * device and the path of NCCL are each rank's own.
  *
- * <p>Values are looked at by the call that they are for, together with every other rank's: a wrong
- * one fails it on all of them instead of leaving the others to wait.
+ * <p>The library looks at values in the call that they are for, together with every other rank's: a
+ * wrong one fails it on all of them instead of leaving the others to wait.
  */
 public final class CommOptions {
   static final CommOptions DEFAULTS = builder().build();
@@ -103,6 +103,7 @@ public final class CommOptions {
      *
      * @param bytes 0 is the default, 128 MiB
      * @return this
+     * @throws IllegalArgumentException if negative
      */
     public Builder scratchBytes(long bytes) {
       if (bytes < 0) {

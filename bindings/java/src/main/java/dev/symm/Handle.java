@@ -17,7 +17,7 @@ abstract class Handle implements Runnable {
   private static final int CLOSED = 1 << 31;
 
   final long pointer;
-  private final String owner; // "Comm", for messages
+  private final String owner; // for messages: "Comm (rank 0 of 2)"
   private final AtomicInteger state = new AtomicInteger(1); // how many need it; and CLOSED
 
   Handle(long pointer, String owner) {

@@ -39,8 +39,8 @@ public final class Window implements AutoCloseable {
     private final long bytes;
     private Buffer kept; // what a registered window lies in
 
-    WindowHandle(long pointer, Handle comm, long bytes, Buffer kept) {
-      super(pointer, "Window");
+    WindowHandle(long pointer, String owner, Handle comm, long bytes, Buffer kept) {
+      super(pointer, owner);
       this.comm = comm;
       this.bytes = bytes;
       this.kept = kept;
@@ -77,7 +77,7 @@ public final class Window implements AutoCloseable {
 
   static Window of(Comm comm, long pointer, Buffer kept) {
     long bytes = capi.flat_window_size(pointer);
-    Handle handle = new WindowHandle(pointer, comm.handle(), bytes, kept);
+    Handle handle = new WindowHandle(pointer, comm.where("Window"), comm.handle(), bytes, kept);
     try {
       return new Window(comm, handle, bytes);
     } catch (Throwable e) {
@@ -131,10 +131,14 @@ public final class Window implements AutoCloseable {
       long address = hostAddress(rank);
       synchronized (whole) {
         // One buffer to watch a rank, however often it is asked for.
-        if (whole[rank] == null) {
-          whole[rank] = view(address, (int) bytes);
+        ByteBuffer buffer = whole[rank];
+        if (buffer == null) {
+          buffer = view(address, (int) bytes);
+          if (!handle.closed()) { // close() comes by later, and empties this
+            whole[rank] = buffer;
+          }
         }
-        return whole[rank].duplicate().order(ByteOrder.nativeOrder());
+        return buffer.duplicate().order(ByteOrder.nativeOrder());
       }
     } finally {
       handle.release();

@@ -114,6 +114,9 @@ class FaultsTest {
                 new Thread(
                     () -> {
                       Ranks.awaitInside("rank 0");
+                      // None of these waits for that thread.
+                      comm.check();
+                      assertTrue(comm.report().contains("\"rank\":0"), comm.report());
                       comm.abort();
                     });
             other.start();

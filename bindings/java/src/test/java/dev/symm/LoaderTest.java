@@ -1,9 +1,14 @@
 package dev.symm;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.InputStream;
+import java.lang.ref.WeakReference;
+import java.net.URL;
+import java.net.URLClassLoader;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
@@ -100,5 +105,43 @@ class LoaderTest {
     Ranks.Child child = load("-Dos.arch=m68k");
     assertEquals(1, child.exitStatus());
     assertTrue(child.output().contains("linux-m68k"), child.output());
+  }
+
+  @Test
+  void anotherClassLoaderHasALibraryOfItsOwnAndMayGo() throws Exception {
+    List<URL> classes = new ArrayList<>();
+    for (String path : System.getProperty("java.class.path").split(":")) {
+      classes.add(Path.of(path).toUri().toURL());
+    }
+    WeakReference<ClassLoader> gone = null;
+    for (int turn = 0; turn < 3; ++turn) {
+      URLClassLoader loader =
+          new URLClassLoader(classes.toArray(new URL[0]), ClassLoader.getPlatformClassLoader());
+      Class<?> rank = loader.loadClass(Rank.class.getName());
+      assertNotSame(Rank.class, rank);
+      String[] arguments = {Uses.class.getName(), "", "0", "1", ""};
+      var main = rank.getDeclaredMethod("main", String[].class);
+      main.setAccessible(true);
+      main.invoke(null, (Object) arguments);
+      gone = new WeakReference<>(loader);
+      loader.close();
+    }
+    for (int i = 0; i < 200 && gone.get() != null; ++i) {
+      System.gc();
+      Thread.sleep(10);
+    }
+    assertNull(gone.get(), "a class loader that nobody uses stays");
+    new Uses().run(null);
+  }
+
+  /** Uses the library, and forgets some of it. */
+  static final class Uses implements Rank.Body {
+    @Override
+    public void run(Rank rank) {
+      try (Comm comm = Comm.create(Symm.createAddress("127.0.0.1"), 0, 1)) {
+        comm.window(4096).buffer(0).putInt(0, 1);
+        comm.barrier();
+      }
+    }
   }
 }
