@@ -24,5 +24,5 @@ newer() {
     -type f -newer "$jar" -print -quit
 }
 if [ -e "$jar" ] && [ "$jar" -nt "$library/libsymm.a" ] && [ -z "$(newer)" ]; then exit 0; fi
-mvn -q -B -Dmaven.repo.local="$output/m2" -Dsymm.build="$library" -DskipTests package
+mvn -q -B -Dstyle.color=never -Dmaven.repo.local="$output/m2" -Dsymm.build="$library" -DskipTests package
 cp "$output/maven/symm.jar" "$jar"

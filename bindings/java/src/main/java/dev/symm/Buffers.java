@@ -15,19 +15,21 @@ final class Buffers {
   private Buffers() {}
 
   /** Where the remaining elements begin: bytes from the buffer's own address. */
-  static long offset(Buffer buffer) {
+  static long begin(Buffer buffer) {
     return (long) buffer.position() << shift(buffer);
   }
 
-  /** The size of the remaining elements. */
-  static long bytes(Buffer buffer) {
-    return (long) buffer.remaining() << shift(buffer);
+  /**
+   * Where they end. Callers look at both once and count on what they have seen: another thread may
+   * move position and limit, and both are within the buffer whatever it does.
+   */
+  static long end(Buffer buffer) {
+    return (long) buffer.limit() << shift(buffer);
   }
 
-  /** How many elements of {@code dtype} remain in {@code buffer}. */
-  static long count(Comm comm, String call, String name, Buffer buffer, DType dtype) {
-    long bytes = bytes(buffer);
-    if ((bytes & (dtype.bytes() - 1)) != 0) {
+  /** How many elements of {@code dtype} the remaining {@code bytes} of a buffer are. */
+  static long count(Comm comm, String call, String name, long bytes, DType dtype) {
+    if (bytes < 0 || (bytes & (dtype.bytes() - 1)) != 0) {
       throw refusal(
           comm,
           call,

@@ -375,8 +375,9 @@ public final class Comm implements AutoCloseable {
       }
       throw exception;
     }
-    long address = capi.buffer_address(buffer) + Buffers.offset(buffer);
-    return register(address, Buffers.bytes(buffer), flags, file, fileOffset, buffer);
+    long begin = Buffers.begin(buffer);
+    long bytes = Buffers.end(buffer) - begin;
+    return register(capi.buffer_address(buffer) + begin, bytes, flags, file, fileOffset, buffer);
   }
 
   /**
@@ -469,24 +470,18 @@ public final class Comm implements AutoCloseable {
   public void allReduce(Buffer input, Buffer output, DType dtype, Op op) {
     Buffers.checkInput(this, "allReduce", input, dtype);
     Buffers.checkOutput(this, "allReduce", output, dtype);
-    long count = Buffers.count(this, "allReduce", "input", input, dtype);
-    if (Buffers.bytes(output) < Buffers.bytes(input)) {
+    long from = Buffers.begin(input);
+    long bytes = Buffers.end(input) - from;
+    long count = Buffers.count(this, "allReduce", "input", bytes, dtype);
+    long to = Buffers.begin(output);
+    long room = Buffers.end(output) - to;
+    if (room < bytes) {
       throw Buffers.refusal(
-          this,
-          "allReduce",
-          "output has " + Buffers.bytes(output) + " bytes left, and input " + Buffers.bytes(input));
+          this, "allReduce", "output has " + room + " bytes left, and input " + bytes);
     }
     handle.acquire();
     try {
-      capi.buffer_all_reduce(
-          handle.pointer,
-          input,
-          Buffers.offset(input),
-          output,
-          Buffers.offset(output),
-          count,
-          dtype.code,
-          op.code);
+      capi.buffer_all_reduce(handle.pointer, input, from, output, to, count, dtype.code, op.code);
     } catch (SymmException e) {
       throw blamed(e);
     } finally {

@@ -68,7 +68,7 @@ final class NativeLibrary {
     return error;
   }
 
-  private static String platform() {
+  static String platform() {
     String os = System.getProperty("os.name").toLowerCase(Locale.ROOT).replace(' ', '_');
     String arch = System.getProperty("os.arch");
     return os + "-" + (arch.equals("amd64") ? "x86_64" : arch);

@@ -292,11 +292,11 @@ public final class Window implements AutoCloseable {
    */
   public void allReduce(long offset, Buffer output, DType dtype, Op op) {
     Buffers.checkOutput(comm, "allReduce", output, dtype);
-    long count = Buffers.count(comm, "allReduce", "output", output, dtype);
+    long to = Buffers.begin(output);
+    long count = Buffers.count(comm, "allReduce", "output", Buffers.end(output) - to, dtype);
     handle.acquire();
     try {
-      capi.buffer_window_all_reduce(
-          handle.pointer, offset, output, Buffers.offset(output), count, dtype.code, op.code);
+      capi.buffer_window_all_reduce(handle.pointer, offset, output, to, count, dtype.code, op.code);
     } catch (SymmException e) {
       throw comm.blamed(e);
     } finally {

@@ -16,6 +16,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.BooleanSupplier;
@@ -433,5 +434,42 @@ class LifetimeTest {
             Ranks.threads(4, calls);
           }
         });
+  }
+
+  @Test
+  void aBufferWhosePositionMovesMeanwhileIsNeverLeft() throws Exception {
+    try (Comm comm = alone();
+        Window window = comm.window(4096)) {
+      // What lies behind the buffer in the window shows what is written outside it.
+      ByteBuffer all = window.buffer(0);
+      ByteBuffer output = window.buffer(0, 0, 2048);
+      ByteBuffer input = AllReduceTest.direct(2048);
+      for (int i = 0; i < 2048; ++i) {
+        input.put(i, (byte) 1);
+      }
+      AtomicBoolean over = new AtomicBoolean();
+      Thread mover =
+          new Thread(
+              () -> {
+                while (!over.get()) {
+                  output.position(2047);
+                  output.position(0);
+                }
+              });
+      mover.start();
+      for (int call = 0; call < 100_000; ++call) {
+        try {
+          comm.allReduce(input, output, DType.INT8, Op.SUM);
+        } catch (IllegalArgumentException e) {
+          // it looked too small
+        }
+      }
+      over.set(true);
+      mover.join();
+      assertEquals(1, all.get(2047));
+      for (int i = 2048; i < 4096; ++i) {
+        assertEquals(0, all.get(i), "byte " + i);
+      }
+    }
   }
 }

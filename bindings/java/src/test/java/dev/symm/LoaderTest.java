@@ -53,7 +53,8 @@ class LoaderTest {
 
   private Path copy(Path to) throws Exception {
     try (InputStream in =
-        LoaderTest.class.getResourceAsStream("/symm/linux-x86_64/libsymm_jni.so")) {
+        LoaderTest.class.getResourceAsStream(
+            "/symm/" + NativeLibrary.platform() + "/libsymm_jni.so")) {
       Files.copy(in, to, StandardCopyOption.REPLACE_EXISTING);
     }
     return to;
