@@ -107,8 +107,15 @@ fi
 # ---- Tests ---------------------------------------------------------------------------------------
 
 export RUST_BACKTRACE=0
+cargo build --locked --quiet -p libsymm --examples || fail "examples"
 tests "tests" cargo test --locked --no-fail-fast --features libsymm-sys/bindgen \
-  -p libsymm -p libsymm-sys --lib --tests --examples
+  -p libsymm -p libsymm-sys --lib --tests
+if [ -e /dev/nvidiactl ]; then
+  tests "tests on a GPU" cargo test --locked --no-fail-fast --features cudarc -p libsymm \
+    --test cuda -- --ignored
+else
+  echo "test.sh: SKIPPED: the tests of the feature cudarc are only compiled: there is no GPU here" >&2
+fi
 
 # The code of the error that an example must not compile with is only compared by the compiler's
 # unstable side, so rustdoc, and nothing else, is told that it may.
@@ -132,7 +139,7 @@ check "documentation, where there is no library" documentation
 if rustup toolchain install "$oldest" --profile minimal > /dev/null 2>&1; then
   # `cudarc` is of those who use it: what it needs asks for newer compilers.
   tests "tests by Rust $oldest" env "CARGO_TARGET_DIR=$products/target-$oldest" \
-    cargo "+$oldest" test --locked --no-fail-fast -p libsymm -p libsymm-sys --lib --tests --examples
+    cargo "+$oldest" test --locked --no-fail-fast -p libsymm -p libsymm-sys
 else
   echo "test.sh: SKIPPED: Rust $oldest, the oldest compiler promised, is not to be had here; clippy" >&2
   echo "  has looked for what is newer, by rust-version" >&2

@@ -15,10 +15,14 @@ use crate::{sys, text};
 /// use std::process::Command;
 /// use symm::Address;
 ///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let address = Address::create(None)?;
-/// let mut rank = Command::new("true");
-/// rank.args([address.as_str(), "0", "2"]);
-/// # Ok::<(), symm::Error>(())
+/// for rank in 0..2 {
+///     // A program that gives both to `Comm::create`; here one that does nothing.
+///     Command::new("true").args([address.as_str(), &rank.to_string()]).spawn()?.wait()?;
+/// }
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address(String);

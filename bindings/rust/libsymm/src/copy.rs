@@ -11,6 +11,11 @@
 //!
 //! Order among ranks is not this module's: it comes from barriers and all-reduces.
 
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+use bytes as chosen;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use instruction as chosen;
+
 /// Copies `count` bytes out of shared memory.
 ///
 /// # Safety
@@ -19,15 +24,7 @@
 /// touches meanwhile. Every access of other threads to `shared` is atomic or the C library's.
 pub(crate) unsafe fn load(shared: *const u8, own: *mut u8, count: usize) {
     // SAFETY: the caller's promise is the same.
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    unsafe {
-        copy(shared, own, count)
-    }
-    #[cfg(any(not(target_arch = "x86_64"), miri))]
-    for i in 0..count {
-        // SAFETY: both are `count` bytes; a shared byte is only ever used as an atomic one.
-        unsafe { own.add(i).write(byte(shared.cast_mut().add(i)).load(Relaxed)) }
-    }
+    unsafe { chosen::load(shared, own, count) }
 }
 
 /// Copies `count` bytes into shared memory.
@@ -38,37 +35,61 @@ pub(crate) unsafe fn load(shared: *const u8, own: *mut u8, count: usize) {
 /// meanwhile. Every access of other threads to `shared` is atomic or the C library's.
 pub(crate) unsafe fn store(own: *const u8, shared: *mut u8, count: usize) {
     // SAFETY: the caller's promise is the same.
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    unsafe {
-        copy(own, shared, count)
-    }
-    #[cfg(any(not(target_arch = "x86_64"), miri))]
-    for i in 0..count {
-        // SAFETY: both are `count` bytes; a shared byte is only ever used as an atomic one.
-        unsafe { byte(shared.add(i)).store(own.add(i).read(), Relaxed) }
-    }
+    unsafe { chosen::store(own, shared, count) }
 }
 
-#[cfg(any(not(target_arch = "x86_64"), miri))]
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-
-#[cfg(any(not(target_arch = "x86_64"), miri))]
-unsafe fn byte<'a>(pointer: *mut u8) -> &'a AtomicU8 {
-    // SAFETY: the callers' promise; an atomic byte has no alignment.
-    unsafe { AtomicU8::from_ptr(pointer) }
-}
-
+/// One instruction, for both directions.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-unsafe fn copy(from: *const u8, to: *mut u8, count: usize) {
-    // SAFETY: the callers' promise. The direction flag is clear wherever Rust code runs.
-    unsafe {
-        std::arch::asm!(
-            "rep movsb",
-            inout("rcx") count => _,
-            inout("rsi") from => _,
-            inout("rdi") to => _,
-            options(nostack, preserves_flags)
-        );
+mod instruction {
+    /// # Safety
+    ///
+    /// That of either use.
+    pub(super) unsafe fn copy(from: *const u8, to: *mut u8, count: usize) {
+        // SAFETY: the callers' promise. The direction flag is clear wherever Rust code runs.
+        unsafe {
+            std::arch::asm!(
+                "rep movsb",
+                inout("rcx") count => _,
+                inout("rsi") from => _,
+                inout("rdi") to => _,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+
+    pub(super) use copy as load;
+    pub(super) use copy as store;
+}
+
+/// The loop itself: on other processors, under Miri, and for the tests.
+#[cfg(any(not(target_arch = "x86_64"), miri, test))]
+mod bytes {
+    use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+    /// # Safety
+    ///
+    /// That of [`super::load`].
+    pub(super) unsafe fn load(shared: *const u8, own: *mut u8, count: usize) {
+        for i in 0..count {
+            // SAFETY: both are `count` bytes; a shared one is only ever used as an atomic.
+            unsafe {
+                let byte = AtomicU8::from_ptr(shared.add(i).cast_mut());
+                own.add(i).write(byte.load(Relaxed));
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// That of [`super::store`].
+    pub(super) unsafe fn store(own: *const u8, shared: *mut u8, count: usize) {
+        for i in 0..count {
+            // SAFETY: both are `count` bytes; a shared one is only ever used as an atomic.
+            unsafe {
+                let byte = AtomicU8::from_ptr(shared.add(i));
+                byte.store(own.add(i).read(), Relaxed);
+            }
+        }
     }
 }
 
@@ -76,6 +97,11 @@ unsafe fn copy(from: *const u8, to: *mut u8, count: usize) {
 mod tests {
     use super::*;
     use std::cell::UnsafeCell;
+
+    type Load = unsafe fn(*const u8, *mut u8, usize);
+    type Store = unsafe fn(*const u8, *mut u8, usize);
+    /// What this machine uses, and what others do.
+    const BOTH: [(Load, Store); 2] = [(load, store), (bytes::load, bytes::store)];
 
     struct Shared([UnsafeCell<u8>; 64]);
     // SAFETY: only touched by load and store, whose accesses are atomic.
@@ -93,7 +119,10 @@ mod tests {
 
     #[test]
     fn just_the_bytes_named_are_copied() {
-        for (start, count) in [(0, 64), (0, 0), (64, 0), (3, 1), (5, 17), (63, 1), (1, 63)] {
+        let ranges = [(0, 64), (0, 0), (64, 0), (3, 1), (5, 17), (63, 1), (1, 63)];
+        for ((load, store), (start, count)) in
+            BOTH.into_iter().flat_map(|both| ranges.map(|range| (both, range)))
+        {
             let shared = Shared::new();
             let own: Vec<u8> = (1..=count as u8).collect();
             let mut back = vec![0; count];
@@ -114,10 +143,14 @@ mod tests {
     /// Under Miri, which knows a data race when it sees one, this is what the module is about.
     #[test]
     fn bytes_that_are_written_meanwhile_come_old_or_new() {
-        let shared = Shared::new();
+        BOTH.into_iter().for_each(|(load, store)| race(load, store));
+    }
+
+    fn race(load: Load, store: Store) {
+        let shared = &Shared::new();
         let rounds = if cfg!(miri) { 10 } else { 10_000 };
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            scope.spawn(move || {
                 for round in 0..rounds {
                     let own = [if round % 2 == 0 { 0xff } else { 0 }; 9];
                     // SAFETY: 7 + 9 bytes are within the 64.

@@ -18,6 +18,21 @@ use crate::{Comm, Element, Op, Window};
 impl Comm {
     /// [`Comm::all_reduce`] of device slices, on `stream`. Collective; for a GPU's communicator.
     ///
+    /// ```no_run
+    /// # use symm::{Comm, CommOptions, Device, Op};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let comm = Comm::from_env(Device::Gpu(0), &CommOptions::new())?;
+    /// let stream = cudarc::driver::CudaContext::new(0)?.new_stream()?;
+    /// let input = stream.clone_htod(&[1.0_f32, 2.0])?;
+    /// let mut sum = stream.alloc_zeros::<f32>(2)?;
+    /// // SAFETY: both slices live until the stream has been waited for.
+    /// unsafe { comm.all_reduce_on(&stream, &input, &mut sum, Op::Sum)? };
+    /// stream.synchronize()?;
+    /// comm.check()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`Comm::all_reduce_raw`], and

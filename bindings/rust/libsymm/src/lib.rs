@@ -57,7 +57,6 @@
 //!   program runs, so the feature builds on any machine.
 //! - `vendored`: builds the C library from bundled sources where none is found; see `libsymm-sys`.
 #![deny(missing_docs)]
-#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod abort;
 mod address;

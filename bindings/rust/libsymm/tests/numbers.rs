@@ -5,9 +5,9 @@ mod support;
 #[path = "support/reference.rs"]
 mod reference;
 
-use reference::{assert_same, expected, inputs, Known, OPS};
+use reference::{assert_same, expected, inputs, Known};
 use support::{all_processes, threads, Rank};
-use symm::{Comm, Window};
+use symm::{Comm, Op, Window};
 
 /// Printed with whatever fails; SYMM_TEST_SEED takes another.
 fn seed() -> u64 {
@@ -16,6 +16,8 @@ fn seed() -> u64 {
         Err(_) => 20_260_101,
     }
 }
+
+const OPS: [Op; 5] = [Op::Sum, Op::Prod, Op::Max, Op::Min, Op::Avg];
 
 /// Few for one word, odd ones, and enough to go by another algorithm.
 const COUNTS: [usize; 5] = [0, 1, 13, 1000, 50_000];
@@ -81,7 +83,7 @@ fn one_rank_gets_its_own_numbers() {
 /// The reference itself, at the edges where formats are easily got wrong.
 #[test]
 fn the_reference_rounds_as_the_formats_say() {
-    use symm::{Float8E4M3, Float8E5M2, Op};
+    use symm::{Float8E4M3, Float8E5M2};
     let sum = |values: &[u8]| {
         Float8E4M3::reduce(Op::Sum, &values.iter().map(|&v| Float8E4M3(v)).collect::<Vec<_>>()).0
     };

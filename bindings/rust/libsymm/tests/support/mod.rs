@@ -76,6 +76,11 @@ pub fn processes(test: &str, size: usize, body: impl FnOnce(Rank)) -> Option<Vec
         return None;
     }
     let address = address();
+    let launcher = [
+        ("WORLD_SIZE", size.to_string()),
+        ("MASTER_ADDR", "127.0.0.1".into()),
+        ("MASTER_PORT", free_port().to_string()),
+    ];
     let program = std::env::current_exe().unwrap();
     let ranks: Vec<Child> = (0..size)
         .map(|rank| {
@@ -83,6 +88,9 @@ pub fn processes(test: &str, size: usize, body: impl FnOnce(Rank)) -> Option<Vec
                 .args([test, "--exact", "--nocapture", "--test-threads=1"])
                 .env(RANK, rank.to_string())
                 .env(ADDRESS, &address)
+                // What a launcher sets, for those who ask.
+                .env("RANK", rank.to_string())
+                .envs(launcher.clone())
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::inherit())
@@ -115,6 +123,11 @@ pub fn end_of(mut child: Child) -> End {
     let mut output = String::new();
     child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
     End { status, output }
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
 }
 
 /// A path of this process's own, where nothing is yet.

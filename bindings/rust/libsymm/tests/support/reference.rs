@@ -5,8 +5,6 @@ use std::sync::OnceLock;
 
 use symm::{Element, Float8E4M3, Float8E5M2, Op};
 
-pub const OPS: [Op; 5] = [Op::Sum, Op::Prod, Op::Max, Op::Min, Op::Avg];
-
 /// A xorshift generator: the same numbers from the same seed everywhere.
 pub struct Random(u64);
 
