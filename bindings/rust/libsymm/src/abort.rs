@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Weak;
 
-use crate::comm::Handle;
 use crate::error::Result;
+use crate::handle::Handle;
 
 /// Ends a communicator's waits from any thread, at any time.
 ///

@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ptr::{null_mut, NonNull};
+use std::ptr::null_mut;
 use std::sync::Arc;
 
 use crate::address::c_text;
 use crate::error::{check, Error, Result, Status};
+use crate::handle::Handle;
 use crate::{
     sys, text, AbortHandle, CommOptions, DType, Device, Element, Op, Window, WindowOptions,
 };
@@ -30,33 +31,6 @@ pub struct Comm {
     // Calls of two threads would be serialised by the library, but in an order that no other rank
     // can know: that is an error of the program's, and this makes it one of the compiler's.
     not_sync: PhantomData<Cell<()>>,
-}
-
-/// The C handle, freed with the last of communicator, windows and aborts under way that have it.
-pub(crate) struct Handle(NonNull<sys::symm_comm>);
-
-// SAFETY: the library's handles are of no thread, it serialises the calls on one communicator and on
-// its windows, and it is freed when nobody else can have it.
-unsafe impl Send for Handle {}
-// SAFETY: as above: every call through a shared handle may be made by several threads at once.
-unsafe impl Sync for Handle {}
-
-impl Handle {
-    pub(crate) fn as_ptr(&self) -> *mut sys::symm_comm {
-        self.0.as_ptr()
-    }
-
-    pub(crate) fn abort(&self) -> Result<()> {
-        // SAFETY: the handle is alive; the call may be made at any time by any thread.
-        check(unsafe { sys::symm_comm_abort(self.as_ptr()) })
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // SAFETY: nobody else has it any more. In a forked child the call does nothing.
-        unsafe { sys::symm_comm_free(self.as_ptr()) }
-    }
 }
 
 impl Comm {
@@ -140,7 +114,7 @@ impl Comm {
 
     /// Takes over a handle that the library gave out.
     fn own(comm: *mut sys::symm_comm) -> Result<Option<Comm>> {
-        let Some(handle) = NonNull::new(comm).map(Handle) else {
+        let Some(handle) = Handle::own(comm) else {
             return Ok(None);
         };
         let (mut rank, mut size, mut device) = (0, 0, 0);

@@ -67,6 +67,7 @@ mod cuda;
 mod device;
 mod element;
 mod error;
+mod handle;
 mod op;
 mod options;
 mod text;

@@ -2,8 +2,8 @@
 
 use std::ffi::c_char;
 
-use crate::comm::Handle;
 use crate::error::{check, Result};
+use crate::handle::Handle;
 use crate::{sys, DType, Op};
 
 /// Calls `ask` for the size of its text and then for the text.

@@ -8,8 +8,8 @@ use std::mem::{align_of, size_of, size_of_val};
 use std::ptr::{null_mut, NonNull};
 use std::sync::Arc;
 
-use crate::comm::Handle;
 use crate::error::{check, Error, Result, Status};
+use crate::handle::Handle;
 use crate::{copy, sys, text, Comm, DType, Device, Element, Op};
 
 /// Memory of which every rank has a copy, and sees every other rank's copy.
