@@ -153,7 +153,7 @@ source "$here/packages.sh"
 
 if [ "$bench" = 1 ]; then
   say "speed"
-  cargo bench --locked --quiet -p benches -- --noplot 2>&1 | grep -E 'time:|^[a-z].*/' || fail "speed"
+  cargo bench --locked --quiet -p benches -- --noplot 2>&1 | grep -E 'time:|in turns' || fail "speed"
 fi
 
 end

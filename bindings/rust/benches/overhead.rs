@@ -1,4 +1,4 @@
-//! An all-reduce of 8 bytes by the safe crate and by the C interface, alternating.
+//! An all-reduce of 8 bytes by the safe crate and by the C interface.
 //!
 //! `cargo bench -p benches` with SYMM_LIB_DIR and LD_LIBRARY_PATH set; test.sh --bench does that.
 
@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use criterion::{criterion_group, criterion_main, Criterion};
+use criterion::{criterion_group, Criterion};
 use symm::{sys, Address, Comm, CommOptions, Device, Op};
 
 /// A communicator by the C interface alone.
@@ -51,67 +51,105 @@ impl Drop for Raw {
     }
 }
 
-fn one_rank(criterion: &mut Criterion) {
-    let address = Address::create(Some("127.0.0.1")).unwrap();
-    let raw = Raw::create(address.as_str(), 0, 1);
-    let safe = Comm::create(&address, 0, 1, Device::Cpu, &CommOptions::new()).unwrap();
-    let (input, mut output) = ([1.0_f32, 2.0], [0.0_f32; 2]);
-    let mut group = criterion.benchmark_group("one rank, 8 bytes");
-    // Twice each: what differs between runs of the same is noise.
-    for round in 1..=2 {
-        group.bench_function(format!("C {round}"), |b| {
-            b.iter(|| raw.all_reduce(black_box(&input), black_box(&mut output)));
-        });
-        group.bench_function(format!("Rust {round}"), |b| {
-            b.iter(|| {
-                safe.all_reduce(black_box(&input), black_box(&mut output), Op::Sum).unwrap();
-            });
-        });
-    }
+/// A call by one of the two ways.
+type Call<'a> = &'a mut dyn FnMut(&[f32; 2], &mut [f32; 2]);
+
+/// Times so many calls of one of the ways.
+type Timed<'a> = &'a mut dyn FnMut(u64, Way) -> Duration;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    C,
+    Rust,
 }
 
-fn two_ranks(criterion: &mut Criterion) {
+fn time(calls: u64, call: Call) -> Duration {
+    let (input, mut output) = ([1.0_f32, 2.0], [0.0_f32; 2]);
+    call(&input, &mut output);
+    let start = Instant::now();
+    (0..calls).for_each(|_| call(black_box(&input), black_box(&mut output)));
+    start.elapsed()
+}
+
+/// Both ways on one communicator of `size` ranks. The other ranks' calls are always C's.
+fn with_ranks(size: i32, body: impl FnOnce(Timed)) {
     let address = Address::create(Some("127.0.0.1")).unwrap();
-    // The other rank makes as many calls as it is told, always by the C interface.
-    let (told, calls) = mpsc::channel::<u64>();
-    let other = std::thread::spawn({
-        let address = address.to_string();
-        move || {
-            let raw = Raw::create(&address, 1, 2);
-            let (input, mut output) = ([3.0_f32, 4.0], [0.0_f32; 2]);
-            for count in calls {
-                (0..count).for_each(|_| raw.all_reduce(&input, &mut output));
-            }
-        }
-    });
-    let comm = Comm::create(&address, 0, 2, Device::Cpu, &CommOptions::new()).unwrap();
+    let mut told = Vec::new();
+    let others: Vec<_> = (1..size)
+        .map(|rank| {
+            let (tell, calls) = mpsc::channel::<u64>();
+            told.push(tell);
+            let address = address.to_string();
+            std::thread::spawn(move || {
+                let raw = Raw::create(&address, rank, size);
+                for calls in calls {
+                    time(calls, &mut |input, output| raw.all_reduce(input, output));
+                }
+            })
+        })
+        .collect();
+    let comm = Comm::create(&address, 0, size as usize, Device::Cpu, &CommOptions::new()).unwrap();
     // The same communicator by both ways, so that nothing but the way differs.
     let raw = std::mem::ManuallyDrop::new(Raw(comm.as_raw()));
-    let (input, mut output) = ([1.0_f32, 2.0], [0.0_f32; 2]);
-    let mut group = criterion.benchmark_group("two ranks, 8 bytes");
-    let mut timed = |count: u64, call: &mut dyn FnMut(&[f32; 2], &mut [f32; 2])| -> Duration {
-        told.send(count + 1).unwrap();
-        call(&input, &mut output); // the other is awake
-        let start = Instant::now();
-        (0..count).for_each(|_| call(black_box(&input), black_box(&mut output)));
-        start.elapsed()
-    };
-    for round in 1..=2 {
-        group.bench_function(format!("C {round}"), |b| {
-            b.iter_custom(|count| timed(count, &mut |input, output| raw.all_reduce(input, output)));
-        });
-        group.bench_function(format!("Rust {round}"), |b| {
-            b.iter_custom(|count| {
-                timed(count, &mut |input, output| {
-                    comm.all_reduce(input, output, Op::Sum).unwrap();
-                })
-            });
-        });
-    }
-    group.finish();
+    body(&mut |calls, way| {
+        told.iter().for_each(|told| told.send(calls).unwrap());
+        match way {
+            Way::C => time(calls, &mut |input, output| raw.all_reduce(input, output)),
+            Way::Rust => time(calls, &mut |input, output| {
+                comm.all_reduce(input, output, Op::Sum).unwrap();
+            }),
+        }
+    });
     drop(told);
-    other.join().unwrap();
+    others.into_iter().for_each(|other| other.join().unwrap());
 }
 
-criterion_group!(benches, one_rank, two_ranks);
-criterion_main!(benches);
+fn name(size: i32) -> String {
+    format!("{size} ranks, 8 bytes")
+}
+
+fn by_criterion(criterion: &mut Criterion) {
+    for size in [1, 2] {
+        with_ranks(size, |timed| {
+            let mut group = criterion.benchmark_group(name(size));
+            group.bench_function("C", |b| b.iter_custom(|calls| timed(calls, Way::C)));
+            group.bench_function("Rust", |b| b.iter_custom(|calls| timed(calls, Way::Rust)));
+        });
+    }
+}
+
+/// Criterion measures one way after the other, and between the two a busy machine may have changed.
+/// Here they take turns, batch by batch.
+fn in_turns() {
+    const BATCHES: usize = 2001;
+    const CALLS: u64 = 500;
+    for size in [1, 2] {
+        with_ranks(size, |timed| {
+            let mut nanoseconds = [Vec::new(), Vec::new()];
+            for batch in 0..BATCHES {
+                // Each as often first as second.
+                let first = if batch % 2 == 0 { Way::C } else { Way::Rust };
+                let second = if batch % 2 == 0 { Way::Rust } else { Way::C };
+                for way in [first, second] {
+                    let time = timed(CALLS, way).as_nanos() as f64 / CALLS as f64;
+                    nanoseconds[usize::from(way == Way::Rust)].push(time);
+                }
+            }
+            let median = |times: &mut Vec<f64>| {
+                times.sort_by(f64::total_cmp);
+                times[times.len() / 2]
+            };
+            let [c, rust] = &mut nanoseconds;
+            let (c, rust) = (median(c), median(rust));
+            println!("{} in turns: C {c:.1} ns, Rust {rust:.1} ns, {:.3}", name(size), rust / c);
+        });
+    }
+}
+
+criterion_group!(benches, by_criterion);
+
+fn main() {
+    benches();
+    in_turns();
+    Criterion::default().configure_from_args().final_summary();
+}
