@@ -386,9 +386,8 @@ impl Window {
             );
             return Err(self.error(function, &what));
         }
-        let start = self.data(rank)?;
-        // SAFETY: the offset is within the copy; with null, of a window of 0 bytes, it is 0.
-        Ok(unsafe { start.add(offset) })
+        // Null, of a window of 0 bytes, stays null.
+        Ok(self.data(rank)?.wrapping_add(offset))
     }
 
     /// Where `count` elements of `rank`'s copy are, fit for a slice.

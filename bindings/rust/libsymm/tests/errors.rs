@@ -93,6 +93,29 @@ fn an_abort_handle_outlives_its_communicator() {
 }
 
 #[test]
+fn a_rank_whose_last_handle_is_dropped_has_left() {
+    threads(2, |rank| {
+        for order in 0..2 {
+            let comm = rank.named(&format!("order {order}"));
+            let window = comm.alloc_window(64).unwrap();
+            comm.barrier().unwrap();
+            if rank.rank == 1 {
+                match order {
+                    0 => drop((window, comm)),
+                    _ => drop((comm, window)),
+                }
+                continue;
+            }
+            let start = Instant::now();
+            let error = comm.barrier().unwrap_err();
+            assert_eq!(error.status, Status::PEER, "{error}");
+            assert!(error.message.contains("rank 1"), "{error}");
+            assert!(start.elapsed() < SOON, "after {:?}", start.elapsed());
+        }
+    });
+}
+
+#[test]
 fn aborts_and_drops_of_all_threads_may_coincide() {
     for _ in 0..200 {
         let comm = Comm::create(address(), 0, 1, Device::Cpu, &CommOptions::new()).unwrap();
