@@ -67,14 +67,14 @@ enum kind {
 typedef struct known_type {
   PyTypeObject *type;
   enum kind kind;
-  int has_gradients; /* it has PyTorch's requires_grad */
+  int is_torch; /* it has requires_grad, as PyTorch's tensors have */
   const dlpack_exchange *exchange;
 } known_type;
 
 static known_type known[8];
 static unsigned next_known;
 
-static PyObject *name_array_struct, *name_requires_grad;
+static PyObject *name_array_struct, *name_requires_grad, *name_is_neg;
 
 static int has_attribute(PyObject *object, const char *name) {
   PyObject *value = PyObject_GetAttrString(object, name);
@@ -258,6 +258,28 @@ static int look_by_python(PyObject *object, const char *function, const char *na
   return 0;
 }
 
+/* 1 for true, 0 for false or nothing; takes the reference. */
+static int is_true(PyObject *value) {
+  const int result = value != NULL && value != Py_False && PyObject_IsTrue(value) == 1;
+  PyErr_Clear();
+  Py_XDECREF(value);
+  return result;
+}
+
+/* Whether a tensor of PyTorch's is no more than its memory, which DLPack's table of functions does not say. */
+static int is_plain(PyObject *object, const char *function, const char *name) {
+  if (is_true(PyObject_GetAttr(object, name_requires_grad))) {
+    symm_python_refuse("%s: %s requires grad, and nothing here is differentiated: pass %s.detach()", function, name,
+                       name);
+    return 0;
+  }
+  if (is_true(PyObject_CallMethodObjArgs(object, name_is_neg, NULL))) {
+    symm_python_refuse("%s: %s is the negation of its memory: pass %s.resolve_neg()", function, name, name);
+    return 0;
+  }
+  return 1;
+}
+
 int symm_python_look(PyObject *object, const char *function, const char *name, PyObject *stream,
                      symm_python_array *array) {
   array->exchange = NULL;
@@ -265,19 +287,8 @@ int symm_python_look(PyObject *object, const char *function, const char *name, P
   array->stream = NULL;
   array->read_only = 0;
   const known_type type = *know(Py_TYPE(object));
-  if (type.has_gradients) {
-    PyObject *gradients = PyObject_GetAttr(object, name_requires_grad);
-    if (gradients == NULL) {
-      PyErr_Clear();
-    } else {
-      const int wanted = gradients != Py_False && PyObject_IsTrue(gradients) != 0;
-      Py_DECREF(gradients);
-      if (wanted) {
-        symm_python_refuse("%s: %s requires grad, and nothing here is differentiated: pass %s.detach()", function,
-                           name, name);
-        return -1;
-      }
-    }
+  if (type.is_torch && !is_plain(object, function, name)) {
+    return -1;
   }
   int result = 1;
   if (type.kind == KIND_ARRAY_STRUCT) {
@@ -308,5 +319,6 @@ PyObject *symm_python_shape(const symm_python_array *array) {
 int symm_python_arrays_ready(void) {
   name_array_struct = PyUnicode_InternFromString("__array_struct__");
   name_requires_grad = PyUnicode_InternFromString("requires_grad");
-  return name_array_struct != NULL && name_requires_grad != NULL ? 0 : -1;
+  name_is_neg = PyUnicode_InternFromString("is_neg");
+  return name_array_struct != NULL && name_requires_grad != NULL && name_is_neg != NULL ? 0 : -1;
 }

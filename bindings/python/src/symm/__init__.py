@@ -1,4 +1,9 @@
-"""Symmetric memory windows and one-shot all-reduce. See __init__.pyi, and help() of every name here."""
+"""Symmetric memory windows and one-shot all-reduce, for arrays of NumPy, PyTorch, CuPy and JAX.
+
+    with symm.Comm.from_env() as comm:
+        total = comm.all_reduce(x)
+
+Every rank makes a Comm; see there for what holds for every call."""
 
 from __future__ import annotations
 
@@ -24,6 +29,8 @@ from ._errors import (
 )
 from ._window import View, Window
 
+if _capi.symm_version() // 1000000 != _capi.SYMM_VERSION_MAJOR:
+    raise ImportError(f"libsymm has version number {_capi.symm_version()}: this package is for another major version")
 _capi.set_hooks(_errors.make, _arrays.look, _arrays.empty_like, _arrays.stream_number)
 
 __all__ = [
@@ -58,17 +65,23 @@ __version__ = _version()
 
 
 def create_address(host: str | None = None) -> str:
+    """A new address, served by this process until it exits, for Comm() on every rank; hand it over by any means.
+
+    host: the name or number that others reach this process by; None: every interface it has."""
     return str(_capi.flat_address_create(host))
 
 
 def report() -> dict[str, _Any]:
+    """About this process and machine: library, devices, drivers."""
     result: dict[str, _Any] = _json.loads(_capi.process_report())
     return result
 
 
 def get_include() -> str:
+    """The directory of symm.h, for programs in C."""
     return _os.path.join(_os.path.dirname(__file__), "include")
 
 
 def get_library() -> str:
+    """The shared library that this package uses, for programs in C and for dlopen()."""
     return _os.path.join(_os.path.dirname(__file__), "lib", "libsymm.so.0")

@@ -113,7 +113,10 @@ def _by_cuda_array_interface(x: Any, function: str, name: str) -> Look:
 
 
 def _by_dlpack(x: Any, function: str, name: str, stream: Any) -> Look:
-    kind, device = x.__dlpack_device__() if hasattr(x, "__dlpack_device__") else (1, 0)
+    try:
+        kind, device = x.__dlpack_device__()
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"{function}: {name} does not say where its memory is: {error}") from error
     hint = None
     options: dict[str, Any] = {}
     if kind in _DLPACK_CUDA:
@@ -151,12 +154,11 @@ def _by_buffer(view: memoryview, function: str, name: str) -> Look:
         raise _refuse_dtype(function, name, f"of the buffer format {view.format!r}")
     if view.readonly:
         raise InvalidArgumentError(f"{function}: {name} is a read-only buffer: pass a bytearray, an array.array or a NumPy array")
-    if not view.c_contiguous:
-        return 0, tuple(view.shape), code, _capi.SYMM_CPU, False, False, view, None
-    if view.nbytes == 0:
-        return 0, tuple(view.shape), code, _capi.SYMM_CPU, False, True, view, None
+    shape = tuple(view.shape or ())
+    if not view.c_contiguous or view.nbytes == 0:
+        return 0, shape, code, _capi.SYMM_CPU, False, view.nbytes == 0, view, None
     keep = (ctypes.c_char * view.nbytes).from_buffer(view.cast("B"))
-    return ctypes.addressof(keep), tuple(view.shape), code, _capi.SYMM_CPU, False, True, keep, None
+    return ctypes.addressof(keep), shape, code, _capi.SYMM_CPU, False, True, keep, None
 
 
 # ---- Results ------------------------------------------------------------------------------------

@@ -52,13 +52,17 @@ _NUMPY_ORDER = {"little": "<", "big": ">"}[sys.byteorder]
 
 def of_library(dtype: Any) -> int | None:
     """symm_dtype of a NumPy, ml_dtypes or PyTorch dtype, instance or scalar type; None for one that symm lacks."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(dtype, type) and issubclass(dtype, numpy.generic):
+        dtype = numpy.dtype(dtype)  # some types have several names
     text = str(dtype)
+    name: str
     if text.startswith("torch."):
         name = text[len("torch.") :]
     else:
         if getattr(dtype, "byteorder", "=") not in ("=", "|", _NUMPY_ORDER):
             return None
-        name = getattr(dtype, "name", None) or getattr(dtype, "__name__", "")
+        name = str(getattr(dtype, "name", None) or getattr(dtype, "__name__", ""))
         if name == "float8_e4m3":
             return None
     return CODES.get(_SYNONYMS.get(name, name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import operator
 from types import TracebackType
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from ._comm import Comm
 
 
-def _count_of(shape: Any, function: str) -> tuple[tuple[int, ...], int]:
+def count_of(shape: Any, function: str) -> tuple[tuple[int, ...], int]:
     """A shape, which may be one number, as a tuple; and how many elements that is."""
+    extents: tuple[int, ...]
     try:
         extents = (operator.index(shape),)
     except TypeError:
@@ -52,30 +54,37 @@ class View:
 
     @property
     def dtype(self) -> str:
+        """Of its elements: "float32", "bfloat16" and so on."""
         return _dtypes.NAMES[self._code]
 
     @property
     def device(self) -> str:
+        """"cpu", "cuda:0" and so on."""
         return "cpu" if self._device == _capi.SYMM_CPU else f"cuda:{self._device}"
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        return _count_of(self.shape, "view")[1]
+        """The number of elements."""
+        return count_of(self.shape, "view")[1]
 
     @property
     def itemsize(self) -> int:
+        """The bytes of an element."""
         return _dtypes.SIZES[self._code]
 
     @property
     def nbytes(self) -> int:
+        """Its bytes."""
         return self.size * self.itemsize
 
     @property
     def address(self) -> int:
+        """Where this process sees it; 0 for no bytes."""
         return self._address
 
     def __len__(self) -> int:
@@ -135,32 +144,39 @@ class View:
     # ---- Arrays ---------------------------------------------------------------------------------
 
     def numpy(self) -> Any:
+        """A NumPy array of this memory (CPU), with ml_dtypes' types where NumPy has none."""
         import numpy
 
         return numpy.asarray(self).view(_dtypes.numpy_dtype(self._code))
 
     def torch(self) -> Any:
+        """A PyTorch tensor of this memory."""
         import torch
 
         return torch.from_dlpack(self)
 
     def cupy(self) -> Any:
+        """A CuPy array of this memory (GPU)."""
         import cupy
 
         return cupy.from_dlpack(self)
 
-    def memoryview(self) -> memoryview:
+    def memoryview(self) -> builtins.memoryview:
+        """A memoryview of this memory (CPU), without NumPy. Of bytes where Python has no such type."""
         if self._device != _capi.SYMM_CPU:
             raise InvalidArgumentError("memoryview: this memory is a GPU's")
         if self.nbytes == 0:
-            return memoryview(bytearray())
+            return builtins.memoryview(bytearray())
         memory = (ctypes.c_char * self.nbytes).from_address(self._address)
         memory._view = self  # type: ignore[attr-defined]  # the memory's owner goes where its address goes
-        flat = memoryview(memory).cast("B")
-        code = {"i": "bhiq", "u": "BHIQ", "f": " efd"}.get(_dtypes.TYPESTRS[self._code][1])
-        if code is None:
+        flat: builtins.memoryview = builtins.memoryview(memory).cast("B")
+        code = {"i": "bhiq", "u": "BHIQ", "f": "  fd"}.get(_dtypes.TYPESTRS[self._code][1])
+        if code is None or code[self.itemsize.bit_length() - 1] == " ":
             return flat
-        return flat.cast(code[self.itemsize.bit_length() - 1], self.shape or (1,))
+        shape: Any = self.shape or (1,)
+        cast: Any = flat.cast
+        result: builtins.memoryview = cast(code[self.itemsize.bit_length() - 1], shape)
+        return result
 
 
 class Window:
@@ -178,37 +194,44 @@ class Window:
         self._device = comm._device
         self._code = code
         self._shape = shape
-        self._count = _count_of(shape, "window")[1]
+        self._count = count_of(shape, "window")[1]
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Of each rank's copy."""
         return self._shape
 
     @property
     def dtype(self) -> str:
+        """Of its elements: "float32", "bfloat16" and so on."""
         return _dtypes.NAMES[self._code]
 
     @property
     def nbytes(self) -> int:
+        """The bytes of each rank's copy."""
         return self._count * _dtypes.SIZES[self._code]
 
     @property
     def rank(self) -> int:
+        """This rank."""
         return self._rank
 
     @property
     def device(self) -> str:
+        """"cpu", "cuda:0" and so on."""
         return "cpu" if self._device == _capi.SYMM_CPU else f"cuda:{self._device}"
 
     @property
     def closed(self) -> bool:
+        """Whether close() was called."""
         return self._handle is None
 
     def __repr__(self) -> str:
         state = ", closed" if self._handle is None else ""
         return f"<symm.Window of {self._size} ranks: shape {self._shape}, {self.dtype}, {self.device}{state}>"
 
-    def _open(self) -> Any:
+    def open_handle(self) -> Any:
+        """For calls that take it; not for users."""
         if self._handle is None:
             raise InvalidArgumentError("the window is closed")
         return self._handle
@@ -216,6 +239,7 @@ class Window:
     # ---- Views ----------------------------------------------------------------------------------
 
     def __len__(self) -> int:
+        """The number of ranks."""
         return self._size
 
     def _view(self, rank: int, offset: int, shape: tuple[int, ...]) -> View:
@@ -225,6 +249,7 @@ class Window:
         return View(self._handle, self._owner, address, self._device, self._code, shape, rank)
 
     def __getitem__(self, rank: int) -> View:
+        """That rank's copy. What this rank sees of another's writes is up to barrier()."""
         number = operator.index(rank)
         if number < 0:
             number += self._size
@@ -239,15 +264,19 @@ class Window:
 
     @property
     def local(self) -> View:
+        """This rank's own copy."""
         return self._view(self._rank, 0, self._shape)
 
     def numpy(self, rank: int | None = None) -> Any:
+        """A NumPy array of a rank's copy, this rank's own for None."""
         return self[self._rank if rank is None else rank].numpy()
 
     def torch(self, rank: int | None = None) -> Any:
+        """A PyTorch tensor of a rank's copy, this rank's own for None."""
         return self[self._rank if rank is None else rank].torch()
 
     def cupy(self, rank: int | None = None) -> Any:
+        """A CuPy array of a rank's copy, this rank's own for None."""
         return self[self._rank if rank is None else rank].cupy()
 
     # ---- Collective calls -----------------------------------------------------------------------
@@ -255,6 +284,14 @@ class Window:
     def all_reduce(
         self, out: Any = None, op: str = "sum", *, offset: int = 0, count: int | None = None, stream: Any = None
     ) -> Any:
+        """Collective. Reduces every rank's copy, as Comm.all_reduce does arrays, one copy of the memory saved.
+
+        out: where to, an array of the window's dtype and as many elements, which is returned; None is in place: this
+            rank's own copy, of which a view is returned.
+        offset, count: a piece of the window, in elements (of the flattened array), equal on every rank.
+        stream: as for Comm.all_reduce; None is the current stream of out's library.
+
+        The window may be written again once this has run on this rank's stream."""
         whole = offset == 0 and count is None
         if count is None:
             count = self._count - offset
@@ -272,6 +309,7 @@ class Window:
     # ---- The end --------------------------------------------------------------------------------
 
     def close(self) -> None:
+        """Gives the handle back; again does nothing. Never waits. The memory stays while views of it are alive."""
         self._handle = None
         self._owner = None
         self._comm = None
