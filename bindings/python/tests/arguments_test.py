@@ -367,3 +367,14 @@ def test_one_rank_with_a_bad_argument_fails_all() -> None:
         comm.barrier()
 
     on_threads(2, body, timeout=20, wait_timeout=20)
+
+
+def test_views_and_windows_are_not_made_by_hand(comm: symm.Comm) -> None:
+    for kind in (symm.Window, symm.View):
+        with pytest.raises(TypeError, match="is made by"):
+            kind()
+    with comm.window(4) as window:
+        for thing in (window, window[0]):
+            for name in ("shape", "rank", "dtype", "nothing"):
+                with pytest.raises(AttributeError):
+                    setattr(thing, name, 1)

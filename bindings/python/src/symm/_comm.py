@@ -11,7 +11,7 @@ from typing import Any, Iterator
 from . import _arrays, _capi, _dtypes
 from ._capi import all_reduce as _all_reduce
 from ._errors import InvalidArgumentError, SymmError
-from ._window import Window, count_of
+from ._window import Window, count_of, make_window
 
 _DEVICES = {"cpu": _capi.SYMM_CPU, "local": _capi.SYMM_LOCAL_GPU, "current": _capi.SYMM_CURRENT_GPU}
 _OPS = {
@@ -155,9 +155,34 @@ class Comm:
         self._handle = handle
 
     @classmethod
-    def from_env(cls, device: Any = "cpu", **options: Any) -> Comm:
+    def from_env(
+        cls,
+        device: Any = "cpu",
+        *,
+        name: str | None = None,
+        timeout: float | None = None,
+        wait_timeout: float | None = None,
+        scratch_bytes: int = 0,
+        share_gpu: bool = False,
+        nccl: bool = False,
+        strict: bool = False,
+        sole: bool = False,
+        nccl_path: str | None = None,
+    ) -> Comm:
         """Over "env://": address, rank and size by the launcher's variables (torchrun, Open MPI, Slurm and others)."""
-        return cls("env://", -1, -1, device, **options)
+        return cls(
+            "env://",
+            device=device,
+            name=name,
+            timeout=timeout,
+            wait_timeout=wait_timeout,
+            scratch_bytes=scratch_bytes,
+            share_gpu=share_gpu,
+            nccl=nccl,
+            strict=strict,
+            sole=sole,
+            nccl_path=nccl_path,
+        )
 
     # ---- What it is -----------------------------------------------------------------------------
 
@@ -233,7 +258,21 @@ class Comm:
         with self._blaming():
             _capi.flat_comm_barrier(self._handle, number)
 
-    def split(self, color: int | None, key: int = 0, **options: Any) -> Comm | None:
+    def split(
+        self,
+        color: int | None,
+        key: int = 0,
+        *,
+        name: str | None = None,
+        timeout: float | None = None,
+        wait_timeout: float | None = None,
+        scratch_bytes: int = 0,
+        share_gpu: bool = False,
+        nccl: bool = False,
+        strict: bool = False,
+        sole: bool = False,
+        nccl_path: str | None = None,
+    ) -> Comm | None:
         """Collective. One communicator for each color >= 0, ranked by key, then by rank here; None for color None.
 
         Options are those of Comm; what is left out is this communicator's. The new one owes nothing to this one."""
@@ -241,7 +280,7 @@ class Comm:
             arguments = (
                 _capi.SYMM_NO_COLOR if color is None else _color(color),
                 _int32(key, "split", "key"),
-                *_options("split", **options),
+                *_options("split", name, timeout, wait_timeout, scratch_bytes, share_gpu, nccl, strict, sole, nccl_path),
             )
         with self._blaming():
             handle = _capi.flat_comm_split(self._handle, *arguments)
@@ -263,7 +302,7 @@ class Comm:
             handle = _capi.flat_window_alloc(
                 self._handle, count * _dtypes.SIZES[code], _capi.SYMM_WINDOW_NCCL if nccl else 0
             )
-        return Window(self, handle, extents, code, None)
+        return make_window(self, handle, extents, code, None)
 
     def register(self, tensor: Any, *, nccl: bool = False, fd: int | None = None, fd_offset: int = 0) -> Window:
         """Collective. A window over the memory of an array of each rank's, which the window then keeps alive here.
@@ -288,7 +327,7 @@ class Comm:
             handle = _capi.flat_window_register(
                 self._handle, address, count * _dtypes.SIZES[code], flags, descriptor, offset
             )
-        return Window(self, handle, extents, code, tensor)
+        return make_window(self, handle, extents, code, tensor)
 
     # ---- Failures and the end -------------------------------------------------------------------
 

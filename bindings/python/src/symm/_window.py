@@ -39,18 +39,28 @@ class View:
     It, and every array made of it, keeps the memory: also after Window.close()."""
 
     # In this order they are dropped: the handle before the memory that it was made of.
-    __slots__ = ("_handle", "_owner", "_address", "_device", "_code", "shape", "rank", "__weakref__")
+    __slots__ = ("_handle", "_owner", "_address", "_code", "_device", "_rank", "_shape", "__weakref__")
 
-    def __init__(
-        self, handle: Any, owner: Any, address: int, device: int, code: int, shape: tuple[int, ...], rank: int
-    ) -> None:
-        self._handle = handle
-        self._owner = owner
-        self._address = address
-        self._device = device
-        self._code = code
-        self.shape = shape
-        self.rank = rank
+    _handle: Any
+    _owner: Any
+    _address: int
+    _code: int
+    _device: int
+    _rank: int
+    _shape: tuple[int, ...]
+
+    def __init__(self) -> None:
+        raise TypeError("a symm.View is made by indexing a symm.Window")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its extents."""
+        return self._shape
+
+    @property
+    def rank(self) -> int:
+        """Whose copy it is."""
+        return self._rank
 
     @property
     def dtype(self) -> str:
@@ -65,12 +75,12 @@ class View:
     @property
     def ndim(self) -> int:
         """The number of dimensions."""
-        return len(self.shape)
+        return len(self._shape)
 
     @property
     def size(self) -> int:
         """The number of elements."""
-        return count_of(self.shape, "view")[1]
+        return count_of(self._shape, "view")[1]
 
     @property
     def itemsize(self) -> int:
@@ -88,9 +98,9 @@ class View:
         return self._address
 
     def __len__(self) -> int:
-        if not self.shape:
+        if not self._shape:
             raise TypeError("a view of no dimensions has no len()")
-        return self.shape[0]
+        return self._shape[0]
 
     def __repr__(self) -> str:
         return f"<symm.View of rank {self.rank}'s copy: shape {self.shape}, {self.dtype}, {self.device}>"
@@ -99,7 +109,7 @@ class View:
 
     def _interface(self, version: int) -> dict[str, Any]:
         return {
-            "shape": self.shape,
+            "shape": self._shape,
             "typestr": _dtypes.TYPESTRS[self._code],
             "data": (self._address, False),
             "strides": None,
@@ -139,7 +149,7 @@ class View:
         if self._device == _capi.SYMM_CPU and stream not in (None, -1):
             raise ValueError(f"stream {stream!r}: the CPU has none")
         versioned = max_version is not None and max_version[0] >= 1
-        return _capi.dlpack_export(self, self._address, self.shape, self._code, self._device, versioned)
+        return _capi.dlpack_export(self, self._address, self._shape, self._code, self._device, versioned)
 
     # ---- Arrays ---------------------------------------------------------------------------------
 
@@ -173,28 +183,43 @@ class View:
         code = {"i": "bhiq", "u": "BHIQ", "f": "  fd"}.get(_dtypes.TYPESTRS[self._code][1])
         if code is None or code[self.itemsize.bit_length() - 1] == " ":
             return flat
-        shape: Any = self.shape or (1,)
+        shape: Any = self._shape or (1,)
         cast: Any = flat.cast
         result: builtins.memoryview = cast(code[self.itemsize.bit_length() - 1], shape)
         return result
 
 
+def make_view(
+    handle: Any, owner: Any, address: int, device: int, code: int, shape: tuple[int, ...], rank: int
+) -> View:
+    view = View.__new__(View)
+    view._handle = handle
+    view._owner = owner
+    view._address = address
+    view._code = code
+    view._device = device
+    view._rank = rank
+    view._shape = shape
+    return view
+
+
 class Window:
     """Memory that every rank of a communicator sees. Made by Comm.window and Comm.register."""
 
-    __slots__ = ("_handle", "_owner", "_comm", "_rank", "_size", "_device", "_code", "_count", "_shape", "__weakref__")
+    __slots__ = ("_handle", "_owner", "_code", "_comm", "_count", "_device", "_rank", "_shape", "_size", "__weakref__")
 
-    def __init__(self, comm: Comm, handle: Any, shape: tuple[int, ...], code: int, owner: Any) -> None:
-        self._handle = handle
-        self._owner = owner
-        # The communicator's own handle, so that close() there does not end this window.
-        self._comm = comm._handle
-        self._rank = comm._rank
-        self._size = comm._size
-        self._device = comm._device
-        self._code = code
-        self._shape = shape
-        self._count = count_of(shape, "window")[1]
+    _handle: Any
+    _owner: Any
+    _code: int
+    _comm: Any
+    _count: int
+    _device: int
+    _rank: int
+    _shape: tuple[int, ...]
+    _size: int
+
+    def __init__(self) -> None:
+        raise TypeError("a symm.Window is made by Comm.window or Comm.register")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -246,7 +271,7 @@ class Window:
         address = _capi.flat_window_data(self._handle, rank)
         if address != 0:
             address += offset * _dtypes.SIZES[self._code]
-        return View(self._handle, self._owner, address, self._device, self._code, shape, rank)
+        return make_view(self._handle, self._owner, address, self._device, self._code, shape, rank)
 
     def __getitem__(self, rank: int) -> View:
         """That rank's copy. What this rank sees of another's writes is up to barrier()."""
@@ -324,3 +349,18 @@ class Window:
 
     def __reduce__(self) -> Any:
         raise TypeError("a symm.Window belongs to its process and cannot be pickled or copied")
+
+
+def make_window(comm: Comm, handle: Any, shape: tuple[int, ...], code: int, owner: Any) -> Window:
+    window = Window.__new__(Window)
+    window._handle = handle
+    window._owner = owner
+    # The communicator's own handle, so that close() there does not end this window.
+    window._comm = comm._handle
+    window._rank = comm._rank
+    window._size = comm._size
+    window._device = comm._device
+    window._code = code
+    window._shape = shape
+    window._count = count_of(shape, "window")[1]
+    return window
