@@ -15,6 +15,12 @@ from typing import Any
 import scikit_build_core.build as _build
 from scikit_build_core.build import *  # noqa: F403  # the other hooks
 
+if not Path("library/capi/symm.h").is_file():
+    raise RuntimeError(
+        f"The sources of symm are not in {Path('library').absolute()}: build from a checkout of symm's repository, with its "
+        "symbolic links, or from a source distribution"
+    )
+
 
 def build_sdist(sdist_directory: str, config_settings: dict[str, Any] | None = None) -> str:
     name = _build.build_sdist(sdist_directory, config_settings)

@@ -91,6 +91,7 @@ F4 = np.zeros(4, np.float32)
         (F4, Gpu(), "is on a GPU, and the communicator works on the CPU"),
         (Gpu(mask=Gpu()), None, "mask"),
         (Broken("__array_interface__", {"shape": (4,), "typestr": "<f4", "version": 3}), None, "no plain address"),
+        (Broken("__array_interface__", {**F4.__array_interface__, "shape": (-4,)}), None, r"shape \(-4,\)"),
         (bytes(4), None, "read-only buffer"),
         (memoryview(array.array("d", [1, 2, 3, 4]))[::2], np.zeros(2), "x is not contiguous"),
         (array.array("h", [1, 2]), None, "buffer format"),

@@ -16,8 +16,12 @@ import reference
 import symm
 from ranks import address, on_threads, unique_name
 
-jax = pytest.importorskip("jax", reason="JAX is not installed")
-jnp = pytest.importorskip("jax.numpy", reason="JAX is not installed")
+try:
+    import jax
+    import jax.numpy as jnp
+except ImportError:
+    jax = None
+needs_jax = pytest.mark.skipif(jax is None, reason="JAX is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -112,10 +116,14 @@ def test_a_used_capsule_is_refused(comm: symm.Comm) -> None:
     set_name(capsule, b"dltensor")
 
 
+@needs_jax
 @pytest.mark.parametrize("dtype", reference.DTYPES)
 def test_jax_arrays(comm: symm.Comm, dtype: str) -> None:
-    if dtype in ("int64", "uint64", "float64"):
-        pytest.skip("JAX has no 64-bit types by default")
+    with jax.enable_x64():  # without which JAX has no 64-bit types
+        check_jax_array(comm, dtype)
+
+
+def check_jax_array(comm: symm.Comm, dtype: str) -> None:
     value = reference.operand(reference.DTYPES[dtype], (3, 5), 3)
     x = jnp.asarray(value)
     result = comm.all_reduce(x)
@@ -132,6 +140,7 @@ def test_jax_arrays(comm: symm.Comm, dtype: str) -> None:
         assert seen.dtype == x.dtype and np.asarray(seen).tobytes() == value.tobytes()
 
 
+@needs_jax
 def test_jax_ranks() -> None:
     def body(comm: symm.Comm) -> None:
         x = jnp.arange(10.0) * (comm.rank + 1)
@@ -251,3 +260,17 @@ def test_windows_of_ml_dtypes_reduce(comm: symm.Comm) -> None:
         assert window.all_reduce(out).tolist() == [1, 2, 3]
         with pytest.raises(symm.InvalidArgumentError, match="dtype"):
             window.all_reduce(np.zeros(3, np.uint16))
+
+
+@pytest.mark.parametrize("dtype", reference.DTYPES)
+def test_views_are_arrays_too(comm: symm.Comm, dtype: str) -> None:
+    value = reference.operand(reference.DTYPES[dtype], (2, 3), 1)
+    with comm.window((2, 3), dtype) as window, comm.window((2, 3), dtype) as other:
+        window.numpy()[...] = value
+        assert comm.all_reduce(window[0], out=np.zeros_like(value)).tobytes() == value.tobytes()
+        view = other[0]
+        assert comm.all_reduce(value, out=view) is view
+        assert other.numpy().tobytes() == value.tobytes()
+        other.numpy()[...] = 0
+        assert window.all_reduce(view) is view
+        assert other.numpy().tobytes() == value.tobytes()

@@ -84,8 +84,8 @@ def test_parameters(comm: symm.Comm) -> None:
         (lambda: torch.ones(3, dtype=torch.bool), "dtype torch.bool"),
         (lambda: torch.ones(3, dtype=torch.complex64), "dtype torch.complex64"),
         (lambda: torch.ones(3, dtype=torch.int16), "dtype torch.int16"),
-        (lambda: torch.ones(3, device="meta"), ""),
-        (lambda: torch.ones(3).to_sparse(), ""),
+        (lambda: torch.ones(3, device="meta"), "is on device meta"),
+        (lambda: torch.ones(3).to_sparse(), "layout torch.sparse_coo"),
         (lambda: torch._neg_view(torch.ones(3)), "negat"),
         (lambda: torch.imag(torch.ones(1, dtype=torch.complex64).conj()), "negat"),
     ],
@@ -111,3 +111,12 @@ def test_a_tensor_keeps_the_windows_memory(comm: symm.Comm) -> None:
     del window
     x.fill_(3)
     assert float(x.sum()) == 3000.0
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_a_pytorch_without_the_table_of_c_functions(name: str) -> None:
+    from symm import _arrays, _capi
+
+    for x in (torch.ones(2, 3).to(getattr(torch, name)), torch.ones(4, 4).to(getattr(torch, name)).t()[:2]):
+        slow = _arrays.look(x, "f", "x", None)
+        assert slow[:6] == _capi.look(x, "f", "x")

@@ -95,10 +95,11 @@ static const dlpack_exchange *exchange_of(PyObject *type) {
   return exchange != NULL && exchange->version.major == 1 && exchange->look != NULL ? exchange : NULL;
 }
 
-static const known_type *know(PyTypeObject *type) {
+/* By value: another thread may take the place as soon as Python code runs. */
+static known_type know(PyTypeObject *type) {
   for (unsigned i = 0; i < sizeof known / sizeof known[0]; ++i) {
     if (known[i].type == type) {
-      return &known[i];
+      return known[i];
     }
   }
   PyObject *object = (PyObject *)type;
@@ -116,7 +117,7 @@ static const known_type *know(PyTypeObject *type) {
   Py_INCREF(object);
   *place = entry;
   Py_XDECREF((PyObject *)old);
-  return place;
+  return entry;
 }
 
 /* ---- Looking ---- */
@@ -209,7 +210,7 @@ static int look_exchange(PyObject *object, const known_type *type, symm_python_a
 }
 
 /* From what the Python code says, which is borrowed from. */
-static int fill(PyObject *description, symm_python_array *array) {
+static int fill(PyObject *description, const char *function, const char *name, symm_python_array *array) {
   PyObject *shape = NULL, *keep = NULL, *stream = NULL;
   unsigned long long data = 0;
   int dtype = SYMM_DTYPE_NONE, device = SYMM_CPU, read_only = 0, contiguous = 0;
@@ -219,13 +220,18 @@ static int fill(PyObject *description, symm_python_array *array) {
   }
   const Py_ssize_t dimensions = PyTuple_Size(shape);
   if (dimensions > ARRAY_DIMENSIONS) {
-    symm_python_refuse("an array of %zd dimensions; at most %d are possible", dimensions, ARRAY_DIMENSIONS);
+    symm_python_refuse("%s: %s has %zd dimensions; at most %d are possible", function, name, dimensions,
+                       (int)ARRAY_DIMENSIONS);
     return -1;
   }
   array->count = 1;
   for (Py_ssize_t i = 0; i < dimensions; ++i) {
     array->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
     if (array->shape[i] == -1 && PyErr_Occurred()) {
+      return -1;
+    }
+    if (array->shape[i] < 0) {
+      symm_python_refuse("%s: %s has shape %R, which none can have", function, name, shape);
       return -1;
     }
     array->count *= (size_t)array->shape[i];
@@ -250,7 +256,7 @@ static int look_by_python(PyObject *object, const char *function, const char *na
   if (description == NULL) {
     return -1;
   }
-  if (fill(description, array) != 0) {
+  if (fill(description, function, name, array) != 0) {
     Py_DECREF(description);
     return -1;
   }
@@ -286,7 +292,7 @@ int symm_python_look(PyObject *object, const char *function, const char *name, P
   array->keep = NULL;
   array->stream = NULL;
   array->read_only = 0;
-  const known_type type = *know(Py_TYPE(object));
+  const known_type type = know(Py_TYPE(object));
   if (type.is_torch && !is_plain(object, function, name)) {
     return -1;
   }

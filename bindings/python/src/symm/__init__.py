@@ -29,8 +29,16 @@ from ._errors import (
 )
 from ._window import View, Window
 
-if _capi.symm_version() // 1000000 != _capi.SYMM_VERSION_MAJOR:
-    raise ImportError(f"libsymm has version number {_capi.symm_version()}: this package is for another major version")
+# Another libsymm.so.0 may have been loaded before, which then is the one that is used here too.
+if not (
+    _capi.SYMM_VERSION_MAJOR * 1000000 + _capi.SYMM_VERSION_MINOR * 1000
+    <= _capi.symm_version()
+    < (_capi.SYMM_VERSION_MAJOR + 1) * 1000000
+):
+    raise ImportError(
+        f"this process has libsymm of version number {_capi.symm_version()}, and the package symm is for "
+        f"{_capi.SYMM_VERSION_MAJOR}.{_capi.SYMM_VERSION_MINOR}: load that of symm.get_library(), or none, before"
+    )
 _capi.set_hooks(_errors.make, _arrays.look, _arrays.empty_like, _arrays.stream_number)
 
 __all__ = [

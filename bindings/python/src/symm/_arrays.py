@@ -28,9 +28,15 @@ Look = tuple[int, "tuple[int, ...]", int, int, bool, bool, Any, Any]
 def look(x: Any, function: str, name: str, stream: Any) -> Look:
     """Called by the C code for what it does not know itself."""
     refuse_special(x, function, name)
-    kind = type(x)
-    if hasattr(kind, "__array_interface__") or hasattr(x, "__array_interface__"):
+    kind, library = type(x), _library(x)
+    if library == "torch":
+        return _by_torch(x, function, name)
+    if hasattr(x, "__array_interface__"):
         return _by_array_interface(x, function, name)
+    if library == "jax":
+        # Its arrays never change, whatever its protocols say.
+        seen = _by_dlpack(x, function, name, stream)
+        return (*seen[:4], True, *seen[5:])
     if hasattr(x, "__cuda_array_interface__"):
         return _by_cuda_array_interface(x, function, name)
     if hasattr(kind, "__dlpack__"):
@@ -85,6 +91,24 @@ def _interface_dtype(x: Any, typestr: str, function: str, name: str) -> int:
     return code
 
 
+def _by_torch(x: Any, function: str, name: str) -> Look:
+    """Of a PyTorch without DLPack's table of C functions, and of tensors that the table refuses."""
+    code = _dtypes.of_library(x.dtype)
+    if code is None:
+        raise _refuse_dtype(function, name, x.dtype)
+    kind = x.device.type
+    if kind not in ("cpu", "cuda"):
+        raise InvalidArgumentError(f"{function}: {name} is on device {x.device}, which symm lacks")
+    if str(x.layout) != "torch.strided":
+        raise InvalidArgumentError(f"{function}: {name} has layout {x.layout}; torch.strided is needed")
+    try:
+        address = x.data_ptr()
+    except RuntimeError as error:
+        raise InvalidArgumentError(f"{function}: {name} does not give its memory: {error}") from error
+    device = _capi.SYMM_CPU if kind == "cpu" else x.device.index
+    return address, tuple(x.shape), code, device, False, x.is_contiguous(), None, None
+
+
 def _by_array_interface(x: Any, function: str, name: str) -> Look:
     interface = x.__array_interface__
     shape = tuple(interface["shape"])
@@ -136,8 +160,7 @@ def _by_dlpack(x: Any, function: str, name: str, stream: Any) -> Look:
     if seen is None:
         raise _refuse_dtype(function, name, getattr(x, "dtype", "unknown"))
     address, shape, code, where, read_only, contiguous = seen
-    # JAX's arrays never change, whatever their capsules say.
-    return address, shape, code, where, read_only or _library(x) == "jax", contiguous, capsule, hint
+    return address, shape, code, where, read_only, contiguous, capsule, hint
 
 
 _BUFFER_DTYPES = {

@@ -51,7 +51,10 @@ _NUMPY_ORDER = {"little": "<", "big": ">"}[sys.byteorder]
 
 
 def of_library(dtype: Any) -> int | None:
-    """symm_dtype of a NumPy, ml_dtypes or PyTorch dtype, instance or scalar type; None for one that symm lacks."""
+    """symm_dtype of a NumPy, ml_dtypes or PyTorch dtype, instance or scalar type, or of the name in a symm.View; None for
+    one that symm lacks."""
+    if isinstance(dtype, str):
+        return CODES.get(dtype)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(dtype, type) and issubclass(dtype, numpy.generic):
         dtype = numpy.dtype(dtype)  # some types have several names
