@@ -20,7 +20,7 @@ python=${PYTHON:-python3}
 mkdir -p "$products"
 # A user's own settings must not decide what is built.
 unset PYTHONPATH PYTHONHOME CFLAGS LDFLAGS LD_LIBRARY_PATH VIRTUAL_ENV
-export PIP_DISABLE_PIP_VERSION_CHECK=1
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 
 libsymm=
 for directory in "$library" "$library/lib" "$library/lib64"; do

@@ -1,4 +1,4 @@
-"""What Python adds to a call, on each kind of array: at most 2 us."""
+"""What Python adds to a call, on each kind of array: at most 2 us, told from blocks of calls that nobody disturbed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ATTEMPTS = 5  # others use this machine too
 def test_what_python_adds(size: int) -> None:
     seen = []
     for _ in range(ATTEMPTS):
-        added = {name: times["added"] for name, times in cost.run(size, 60).items()}
+        added = {name: times["quiet"] for name, times in cost.run(size, 300).items()}
         seen.append(added)
         if all(value <= LIMIT for value in added.values()):
             return

@@ -86,7 +86,6 @@ def test_parameters(comm: symm.Comm) -> None:
         (lambda: torch.ones(3, dtype=torch.int16), "dtype torch.int16"),
         (lambda: torch.ones(3, device="meta"), "is on device meta"),
         (lambda: torch.ones(3).to_sparse(), "layout torch.sparse_coo"),
-        (lambda: torch._neg_view(torch.ones(3)), "negat"),
         (lambda: torch.imag(torch.ones(1, dtype=torch.complex64).conj()), "negat"),
     ],
 )

@@ -272,18 +272,23 @@ static int is_true(PyObject *value) {
   return result;
 }
 
-/* Whether a tensor of PyTorch's is no more than its memory, which DLPack's table of functions does not say. */
-static int is_plain(PyObject *object, const char *function, const char *name) {
+/* What DLPack's table of functions does not say of PyTorch's tensors. 0, or -1 with an exception. */
+static int refuse_gradients(PyObject *object, const char *function, const char *name) {
   if (is_true(PyObject_GetAttr(object, name_requires_grad))) {
     symm_python_refuse("%s: %s requires grad, and nothing here is differentiated: pass %s.detach()", function, name,
                        name);
-    return 0;
+    return -1;
   }
+  return 0;
+}
+
+/* The imaginary part of a conjugate is the negation of its memory. More than one element of such is not contiguous. */
+static int refuse_negation(PyObject *object, const char *function, const char *name) {
   if (is_true(PyObject_CallMethodObjArgs(object, name_is_neg, NULL))) {
     symm_python_refuse("%s: %s is the negation of its memory: pass %s.resolve_neg()", function, name, name);
-    return 0;
+    return -1;
   }
-  return 1;
+  return 0;
 }
 
 int symm_python_look(PyObject *object, const char *function, const char *name, PyObject *stream,
@@ -293,7 +298,7 @@ int symm_python_look(PyObject *object, const char *function, const char *name, P
   array->stream = NULL;
   array->read_only = 0;
   const known_type type = know(Py_TYPE(object));
-  if (type.is_torch && !is_plain(object, function, name)) {
+  if (type.is_torch && refuse_gradients(object, function, name) != 0) {
     return -1;
   }
   int result = 1;
@@ -301,6 +306,9 @@ int symm_python_look(PyObject *object, const char *function, const char *name, P
     result = look_array_struct(object, array);
   } else if (type.kind == KIND_EXCHANGE) {
     result = look_exchange(object, &type, array);
+  }
+  if (result == 0 && type.is_torch && array->count <= 1) {
+    return refuse_negation(object, function, name);
   }
   return result == 0 ? 0 : look_by_python(object, function, name, stream, array);
 }

@@ -101,6 +101,8 @@ def _by_torch(x: Any, function: str, name: str) -> Look:
         raise InvalidArgumentError(f"{function}: {name} is on device {x.device}, which symm lacks")
     if str(x.layout) != "torch.strided":
         raise InvalidArgumentError(f"{function}: {name} has layout {x.layout}; torch.strided is needed")
+    if x.is_neg():
+        raise InvalidArgumentError(f"{function}: {name} is the negation of its memory: pass {name}.resolve_neg()")
     try:
         address = x.data_ptr()
     except RuntimeError as error:

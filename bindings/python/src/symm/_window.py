@@ -120,7 +120,8 @@ class View:
     def __array_interface__(self) -> dict[str, Any]:
         if self._device != _capi.SYMM_CPU:
             raise AttributeError("__array_interface__: this memory is a GPU's")
-        return self._interface(3)
+        # Of no bytes nothing is read, but NumPy before 2.3 takes no address of 0.
+        return {**self._interface(3), "data": (self._address or 256, False)}
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
