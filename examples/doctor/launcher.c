@@ -115,7 +115,11 @@ static void check_master(struct checks* checks, int needed) {
     return;
   }
   freeaddrinfo(found);
-  checks_add(checks, section, "meeting place", CHECK_OK, NULL, "tcp://%s:%s, served by rank 0",
+  const char* agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+  checks_add(checks, section, "meeting place", CHECK_OK, NULL,
+             agent != NULL && strcmp(agent, "True") == 0
+                 ? "an entry in torchrun's own store at %s:%s"
+                 : "tcp://%s:%s, served by rank 0, or a PyTorch store that has the port",
              host, port);
 }
 
