@@ -74,6 +74,8 @@ class Sum:
     def matmul(self, a, b):
         """Also when the all-reduce began and ended. What is returned is overwritten by the next call."""
         count = a.shape[0] * b.shape[1]
+        if count > self.memory.shape[0]:
+            raise ValueError(f"a batch of {count} activations, and the window has room for {self.memory.shape[0]}")
         term = self.memory[:count].reshape(a.shape[0], b.shape[1])
         # Straight into the window, so that symm copies nothing.
         self.library.matmul(a, b, term)

@@ -157,5 +157,7 @@ def _embed(model, ids, lengths, repeat):
     for _ in range(repeat):
         model.sum.comm.barrier()
         embeddings, marks = model.embed(ids, lengths)
+        # On GPUs all-reduces are enqueued: whether they went well is known only now.
+        model.sum.comm.check()
         seconds.append(model.seconds(marks))
     return embeddings, seconds

@@ -93,7 +93,7 @@ def parse(arguments):
     parser.add_argument("--batch", type=int, default=32, metavar="B", help="sentences at a time; default 32")
     parser.add_argument("--repeat", type=int, default=5, metavar="R", help="times to measure; default 5")
     parser.add_argument("--json", action="store_true", help="one JSON object, embeddings included")
-    parser.add_argument("--plot", metavar="FILE.png", help="measure and plot 1, 2, 3, 4 and 6 ranks, or up to --ranks")
+    parser.add_argument("--plot", metavar="FILE.png", help="measure and plot 1 to 6 ranks; on GPUs up to --ranks")
     options = parser.parse_args(arguments)
     if options.ranks not in rank_counts():
         parser.error(
@@ -103,6 +103,11 @@ def parse(arguments):
     for name in ("batch", "repeat"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} {getattr(options, name)}: must be at least 1")
+    if options.plot:
+        if options.json:
+            parser.error("--plot prints a table, not --json")
+        if not options.plot.endswith(".png") or not os.path.isdir(os.path.dirname(options.plot) or "."):
+            parser.error(f"--plot {options.plot}: must be a .png in a directory that exists")
     options.library = options.library or ("torch" if options.device == "cuda" else "numpy")
     if options.device == "cuda":
         if options.library != "torch":
