@@ -44,8 +44,9 @@ abstract class Handle implements Runnable {
 
   /** Keeps this until {@link #release()}. Throws if it is closed. */
   final void acquire() {
-    int seen = state.get();
+    int seen;
     do {
+      seen = state.get();
       if (seen < 0) {
         throw new IllegalStateException(owner + " is closed");
       }
@@ -54,8 +55,9 @@ abstract class Handle implements Runnable {
 
   /** The same if it is closed but still in use. False if it is gone. */
   final boolean acquireIfThere() {
-    int seen = state.get();
+    int seen;
     do {
+      seen = state.get();
       if (seen == CLOSED) {
         return false;
       }
@@ -71,8 +73,9 @@ abstract class Handle implements Runnable {
 
   /** From now on {@link #acquire()} throws. False if that was so already. */
   final boolean close() {
-    int seen = state.get();
+    int seen;
     do {
+      seen = state.get();
       if (seen < 0) {
         return false;
       }

@@ -16,6 +16,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
@@ -397,6 +398,7 @@ class LifetimeTest {
                     failure.set(e);
                   }
                 });
+        users[i].setDaemon(true);
         users[i].start();
       }
       Thread.sleep(0, random.nextInt(400_000));
@@ -408,7 +410,8 @@ class LifetimeTest {
         comm.close();
       }
       for (Thread user : users) {
-        user.join();
+        user.join(TimeUnit.SECONDS.toMillis(Ranks.SECONDS));
+        assertFalse(user.isAlive(), "turn " + turn + ": a call never ends");
       }
       assertNull(failure.get(), "turn " + turn);
     }
@@ -451,9 +454,8 @@ class LifetimeTest {
       Thread mover =
           new Thread(
               () -> {
-                while (!over.get()) {
-                  output.position(2047);
-                  output.position(0);
+                for (int position = 0; !over.get(); position = 2047 - position) {
+                  output.position(position);
                 }
               });
       mover.start();
@@ -470,6 +472,57 @@ class LifetimeTest {
       for (int i = 2048; i < 4096; ++i) {
         assertEquals(0, all.get(i), "byte " + i);
       }
+    }
+  }
+
+  private static final class CountedHandle extends Handle {
+    final AtomicInteger frees = new AtomicInteger();
+
+    CountedHandle() {
+      super(0, "Handle (rank 0 of 1)");
+    }
+
+    @Override
+    void free() {
+      frees.incrementAndGet();
+    }
+  }
+
+  @Test
+  void aHandleIsFreedOnceByWhoeverLetsGoLast() throws Exception {
+    for (int turn = 0; turn < 2000; ++turn) {
+      CountedHandle handle = new CountedHandle();
+      AtomicInteger early = new AtomicInteger();
+      CountDownLatch busy = new CountDownLatch(2);
+      Thread[] users = new Thread[2];
+      for (int i = 0; i < 2; ++i) {
+        users[i] =
+            new Thread(
+                () -> {
+                  try {
+                    while (true) {
+                      handle.acquire();
+                      early.addAndGet(handle.frees.get());
+                      handle.release();
+                      busy.countDown();
+                    }
+                  } catch (IllegalStateException e) {
+                    // closed, as it should be
+                  }
+                });
+        users[i].setDaemon(true);
+        users[i].start();
+      }
+      busy.await();
+      handle.close();
+      handle.close();
+      for (Thread user : users) {
+        user.join(TimeUnit.SECONDS.toMillis(Ranks.SECONDS));
+        assertFalse(user.isAlive(), "turn " + turn + ": a call never ends");
+      }
+      assertEquals(1, handle.frees.get(), "turn " + turn);
+      assertEquals(0, early.get(), "turn " + turn);
+      assertFalse(handle.acquireIfThere());
     }
   }
 }
