@@ -54,7 +54,7 @@
 //!
 //! - `half` (default): `half::f16` and `half::bf16` are element types.
 //! - `cudarc`: calls with cudarc's streams and device slices. CUDA itself is looked for when the
-//!   program runs, so the feature builds on any machine.
+//!   program runs, so the feature builds on any machine. Needs Rust 1.88, where the rest needs 1.81.
 //! - `vendored`: builds the C library from bundled sources where none is found; see `libsymm-sys`.
 #![deny(missing_docs)]
 
