@@ -21,7 +21,8 @@ import java.nio.LongBuffer;
  *
  * <p><b>Errors</b> of the library are {@link SymmException}s. Some end the communicator and its
  * windows ({@link Status#sticky()}): create another one then. An {@link IllegalArgumentException}
- * is local, nothing was sent, and the call may be made again; the other ranks are still in it.
+ * is local, nothing was sent, and the call may be made again; the other ranks are still in it. Only
+ * {@link #register(Buffer) register} tells them first, so that it fails on all.
  *
  * <p><b>Threads.</b> Any thread may call anything at any time. Calls on one communicator and its
  * windows run one after the other; their order, the same on every rank, is the caller's business.

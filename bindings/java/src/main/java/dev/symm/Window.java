@@ -18,8 +18,9 @@ import java.util.concurrent.atomic.AtomicLong;
  * <p><b>Lifetime.</b> {@link #close()} ends the window for calls. Its memory stays mapped for as
  * long as any buffer that {@link #buffer} gave, or a view of one, is reachable: such a buffer never
  * points to memory that is gone. It goes when the last of them is collected; until then this rank
- * is a member of the communicator. {@link #address} gives no such guarantee: an address is good
- * until the window is closed.
+ * is a member of the communicator. Where closed windows hold much memory by such buffers, {@link
+ * Comm#window} asks the garbage collector to look. {@link #address} gives no such guarantee: an
+ * address is good until the window is closed.
  *
  * <p>What other ranks store becomes visible here, and what is stored here there, by the
  * communicator's {@link Comm#barrier()} and all-reduces. Threads: see {@link Comm}.
