@@ -180,6 +180,7 @@ def test_the_model_itself_refuses_such_numbers():
         (["--plot", "plot.jpg"], "--plot plot.jpg: must be a .png in a directory that exists"),
         (["--plot", "/nonexistent/plot.png"], "must be a .png in a directory that exists"),
         (["--plot", "plot.png", "--json"], "not --json"),
+        (["\udcff"], "is not UTF-8 text"),
         (["--device", "cuda", "--library", "numpy"], "arrays on GPUs are PyTorch's"),
     ],
 )

@@ -113,6 +113,11 @@ def parse(arguments):
         if options.library != "torch":
             parser.error(f"--library {options.library}: arrays on GPUs are PyTorch's")
         check_gpus(parser, options.ranks)
+    for sentence in options.sentences:
+        try:
+            sentence.encode()
+        except UnicodeEncodeError:
+            parser.error(f"{sentence!r} is not UTF-8 text")
     if options.file and options.sentences:
         parser.error("sentences come from --file or from the command line, not from both")
     if options.file:
