@@ -1,4 +1,5 @@
-"""Reduces an array over all ranks, twice: from anywhere, and from a window, where that takes one copy less.
+"""Reduces an array over all ranks, twice: from anywhere, and from a window, which takes one copy
+less.
 
     python all_reduce.py tcp://127.0.0.1:29500 0 2 &
     python all_reduce.py tcp://127.0.0.1:29500 1 2
@@ -34,7 +35,9 @@ def main() -> None:
             if from_window.tobytes() != total.tobytes():
                 sys.exit("all_reduce.py: the window's sum differs")
 
-        print(f"rank {rank} of {size}: sum[0] = {total[0]:.6f}, digest {fnv1a(total.tobytes()):016x}")
+        print(
+            f"rank {rank} of {size}: sum[0] = {total[0]:.6f}, digest {fnv1a(total.tobytes()):016x}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """scikit-build-core, with source distributions that hold what library/ links to.
 
-It follows links to directories, and puts links to files in as they are: they would point out of the archive.
+It follows links to directories, and puts links to files in as they are: they would point out of the
+    archive.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from scikit_build_core.build import *  # noqa: F403  # the other hooks
 
 if not Path("library/capi/symm.h").is_file():
     raise RuntimeError(
-        f"The sources of symm are not in {Path('library').absolute()}: build from a checkout of symm's repository, with its "
-        "symbolic links, or from a source distribution"
+        f"The sources of symm are not in {Path('library').absolute()}: build from a checkout of "
+        "symm's repository, with its symbolic links, or from a source distribution"
     )
 
 
@@ -26,7 +27,10 @@ def build_sdist(sdist_directory: str, config_settings: dict[str, Any] | None = N
     name = _build.build_sdist(sdist_directory, config_settings)
     path = Path(sdist_directory) / name
     contents = io.BytesIO()
-    with tarfile.open(path) as archive, tarfile.open(fileobj=contents, mode="w", format=tarfile.PAX_FORMAT) as result:
+    with (
+        tarfile.open(path) as archive,
+        tarfile.open(fileobj=contents, mode="w", format=tarfile.PAX_FORMAT) as result,
+    ):
         for member in archive.getmembers():
             data = archive.extractfile(member) if member.isreg() else None
             if member.issym():
@@ -38,6 +42,11 @@ def build_sdist(sdist_directory: str, config_settings: dict[str, Any] | None = N
                 member.mode = 0o644
                 data = io.BytesIO(source.read_bytes())
             result.addfile(member, data)
-    with open(path, "wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=int(os.environ.get("SOURCE_DATE_EPOCH", 0))) as out:
+    with (
+        open(path, "wb") as file,
+        gzip.GzipFile(
+            "", "wb", fileobj=file, mtime=int(os.environ.get("SOURCE_DATE_EPOCH", 0))
+        ) as out,
+    ):
         out.write(contents.getvalue())
     return name

@@ -64,7 +64,9 @@ def test_equals_reference_in_rank_order(dtype: str, op: str, size: int) -> None:
     offset=st.integers(0, 7),
     in_place=st.booleans(),
 )
-def test_any_shape_and_alignment(dtype: str, op: str, shape: tuple[int, ...], offset: int, in_place: bool) -> None:
+def test_any_shape_and_alignment(
+    dtype: str, op: str, shape: tuple[int, ...], offset: int, in_place: bool
+) -> None:
     inputs = operands(dtype, shape, 2)
     expected = reference.reduce(inputs, op)
     itemsize = expected.dtype.itemsize
@@ -72,7 +74,11 @@ def test_any_shape_and_alignment(dtype: str, op: str, shape: tuple[int, ...], of
     def body(comm: symm.Comm) -> None:
         # Elements start anywhere in memory that is their own multiple.
         room = np.zeros(expected.nbytes + 64 * itemsize, np.uint8)
-        place = room[offset * itemsize : offset * itemsize + expected.nbytes].view(expected.dtype).reshape(shape)
+        place = (
+            room[offset * itemsize : offset * itemsize + expected.nbytes]
+            .view(expected.dtype)
+            .reshape(shape)
+        )
         place[...] = inputs[comm.rank]
         out = place if in_place else np.empty_like(place)
         assert comm.all_reduce(place, out, op) is out

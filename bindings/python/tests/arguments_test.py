@@ -62,7 +62,11 @@ F4 = np.zeros(4, np.float32)
         (F4, np.zeros(4, ml_dtypes.bfloat16), "out has dtype bfloat16 where x has float32"),
         (F4, np.zeros(5, np.float32), r"out has shape \(5,\) where x has \(4,\)"),
         (F4, np.zeros((2, 2), np.float32), r"out has shape \(2, 2\) where x has \(4,\)"),
-        (np.zeros((), np.float32), np.zeros(1, np.float32), r"out has shape \(1,\) where x has \(\)"),
+        (
+            np.zeros((), np.float32),
+            np.zeros(1, np.float32),
+            r"out has shape \(1,\) where x has \(\)",
+        ),
         (np.zeros(8, np.float32)[::2], None, "x is not contiguous"),
         (np.zeros((3, 3), np.float32).T, None, "x is not contiguous"),
         (np.zeros((3, 3), np.float32, order="F"), None, "x is not contiguous"),
@@ -90,8 +94,16 @@ F4 = np.zeros(4, np.float32)
         (Gpu(), None, "is on a GPU, and the communicator works on the CPU"),
         (F4, Gpu(), "is on a GPU, and the communicator works on the CPU"),
         (Gpu(mask=Gpu()), None, "mask"),
-        (Broken("__array_interface__", {"shape": (4,), "typestr": "<f4", "version": 3}), None, "no plain address"),
-        (Broken("__array_interface__", {**F4.__array_interface__, "shape": (-4,)}), None, r"shape \(-4,\)"),
+        (
+            Broken("__array_interface__", {"shape": (4,), "typestr": "<f4", "version": 3}),
+            None,
+            "no plain address",
+        ),
+        (
+            Broken("__array_interface__", {**F4.__array_interface__, "shape": (-4,)}),
+            None,
+            r"shape \(-4,\)",
+        ),
         (bytes(4), None, "read-only buffer"),
         (memoryview(array.array("d", [1, 2, 3, 4]))[::2], np.zeros(2), "x is not contiguous"),
         (array.array("h", [1, 2]), None, "buffer format"),
@@ -99,13 +111,19 @@ F4 = np.zeros(4, np.float32)
 )
 def test_all_reduce_refuses(comm: symm.Comm, x: Any, out: Any, message: str) -> None:
     if out is None:
-        out = np.zeros(np.shape(x), x.dtype) if isinstance(x, np.ndarray) else np.zeros(4, np.float32)
+        out = (
+            np.zeros(np.shape(x), x.dtype) if isinstance(x, np.ndarray) else np.zeros(4, np.float32)
+        )
     with pytest.raises(symm.InvalidArgumentError, match=message) as raised:
         comm.all_reduce(x, out=out)
     assert isinstance(raised.value, ValueError)
     assert raised.value.status == -1 and raised.value.status_name == "SYMM_INVALID_ARGUMENT"
     assert "all_reduce" in str(raised.value)
-@pytest.mark.parametrize("x", [None, 3, 3.0, "abc", [1.0, 2.0], object(), np.float32(3), dict(), np.ndarray, Gpu])
+
+
+@pytest.mark.parametrize(
+    "x", [None, 3, 3.0, "abc", [1.0, 2.0], object(), np.float32(3), dict(), np.ndarray, Gpu]
+)
 def test_all_reduce_of_what_is_no_array(comm: symm.Comm, x: Any) -> None:
     with pytest.raises((TypeError, symm.InvalidArgumentError)):
         comm.all_reduce(x)
@@ -134,7 +152,10 @@ def test_an_arrays_own_exception_arrives(comm: symm.Comm, value: Exception) -> N
 
 @pytest.mark.parametrize("address", [-1, 2**64, "x", None, (1, 2)])
 def test_nonsense_in_an_array_interface(comm: symm.Comm, address: Any) -> None:
-    x = Broken("__array_interface__", {"shape": (0,), "typestr": "<f4", "data": (address, False), "version": 3})
+    x = Broken(
+        "__array_interface__",
+        {"shape": (0,), "typestr": "<f4", "data": (address, False), "version": 3},
+    )
     try:
         comm.all_reduce(x, out=np.zeros(0, np.float32))
     except (TypeError, ValueError, OverflowError):
@@ -143,7 +164,9 @@ def test_nonsense_in_an_array_interface(comm: symm.Comm, address: Any) -> None:
 
 @pytest.mark.parametrize("op", ["SUM", "mean", "", "sum\0", "add"])
 def test_unknown_op(comm: symm.Comm, op: str) -> None:
-    with pytest.raises(symm.InvalidArgumentError, match="known are 'sum', 'prod', 'max', 'min' and 'avg'"):
+    with pytest.raises(
+        symm.InvalidArgumentError, match="known are 'sum', 'prod', 'max', 'min' and 'avg'"
+    ):
         comm.all_reduce(F4, op=op)
     with comm.window(4) as window, pytest.raises(symm.InvalidArgumentError, match="known are"):
         window.all_reduce(op=op)
@@ -175,10 +198,30 @@ def test_a_stream_on_the_cpu(comm: symm.Comm, stream: Any) -> None:
         (("tcp://127.0.0.1:1", 0, 1, -1), {}, symm.InvalidArgumentError, "device -1"),
         (("tcp://127.0.0.1:1", 0, 1, True), {}, symm.InvalidArgumentError, "True"),
         (("tcp://127.0.0.1:1", 0, 1), {"timeout": 0}, symm.InvalidArgumentError, "timeout 0"),
-        (("tcp://127.0.0.1:1", 0, 1), {"timeout": float("nan")}, symm.InvalidArgumentError, "timeout nan"),
-        (("tcp://127.0.0.1:1", 0, 1), {"wait_timeout": -1}, symm.InvalidArgumentError, "wait_timeout -1"),
-        (("tcp://127.0.0.1:1", 0, 1), {"wait_timeout": 1e10}, symm.InvalidArgumentError, "wait_timeout"),
-        (("tcp://127.0.0.1:1", 0, 1), {"scratch_bytes": -1}, symm.InvalidArgumentError, "scratch_bytes -1"),
+        (
+            ("tcp://127.0.0.1:1", 0, 1),
+            {"timeout": float("nan")},
+            symm.InvalidArgumentError,
+            "timeout nan",
+        ),
+        (
+            ("tcp://127.0.0.1:1", 0, 1),
+            {"wait_timeout": -1},
+            symm.InvalidArgumentError,
+            "wait_timeout -1",
+        ),
+        (
+            ("tcp://127.0.0.1:1", 0, 1),
+            {"wait_timeout": 1e10},
+            symm.InvalidArgumentError,
+            "wait_timeout",
+        ),
+        (
+            ("tcp://127.0.0.1:1", 0, 1),
+            {"scratch_bytes": -1},
+            symm.InvalidArgumentError,
+            "scratch_bytes -1",
+        ),
         (("tcp://127.0.0.1:1", 0, 1), {"name": "a\0b"}, symm.InvalidArgumentError, "NUL"),
         (("tcp://127.0.0.1:1", 0, 1), {"nonsense": 1}, TypeError, "nonsense"),
     ],
@@ -188,7 +231,10 @@ def test_comm_refuses(arguments: Any, options: Any, error: type[Exception], mess
         symm.Comm(*arguments, **options)
 
 
-@pytest.mark.parametrize("dtype", ["float", "float128", "complex64", "", bool, np.int16, np.dtype(">f4"), None, 7, object])
+@pytest.mark.parametrize(
+    "dtype",
+    ["float", "float128", "complex64", "", bool, np.int16, np.dtype(">f4"), None, 7, object],
+)
 def test_window_dtypes_that_are_none(comm: symm.Comm, dtype: Any) -> None:
     with pytest.raises(symm.InvalidArgumentError, match="known are int8"):
         comm.window(4, dtype)
@@ -214,7 +260,14 @@ def test_window_dtypes_of_other_libraries(comm: symm.Comm, dtype: Any, name: str
 
 @pytest.mark.parametrize(
     ("shape", "error"),
-    [(-1, ValueError), ((2, -3), ValueError), ("4", TypeError), (2.5, TypeError), ((2.5,), TypeError), (2**62, ValueError)],
+    [
+        (-1, ValueError),
+        ((2, -3), ValueError),
+        ("4", TypeError),
+        (2.5, TypeError),
+        ((2.5,), TypeError),
+        (2**62, ValueError),
+    ],
 )
 def test_window_shapes_that_are_none(comm: symm.Comm, shape: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
@@ -239,10 +292,14 @@ def test_window_shapes(comm: symm.Comm, shape: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offset", "count"), [(-1, None), (0, -1), (0, 11), (11, None), (5, 6), (2**64, 1), (0, 2**64), (2**63, 2**63)]
+    ("offset", "count"),
+    [(-1, None), (0, -1), (0, 11), (11, None), (5, 6), (2**64, 1), (0, 2**64), (2**63, 2**63)],
 )
 def test_pieces_outside_of_a_window(comm: symm.Comm, offset: int, count: int | None) -> None:
-    with comm.window(10) as window, pytest.raises(symm.InvalidArgumentError, match="of a window of 10 elements"):
+    with (
+        comm.window(10) as window,
+        pytest.raises(symm.InvalidArgumentError, match="of a window of 10 elements"),
+    ):
         window.all_reduce(offset=offset, count=count)
 
 

@@ -1,5 +1,6 @@
-"""What Python adds to the C call, in microseconds a call: blocks of calls from Python and from a loop in C, in turn, on one
-communicator of one and of two processes; medians. Run by itself it prints a table; cost_test.py holds it to its limit.
+"""What Python adds to the C call, in microseconds a call: blocks of calls from Python and from a
+loop in C, in turn, on one communicator of one and of two processes; medians. Run by itself it
+prints a table; cost_test.py holds it to its limit.
 
     python cost.py [BLOCKS]
 """
@@ -38,11 +39,28 @@ def compile_loop(directory: str) -> Any:
     with open(source, "w") as file:
         file.write(LOOP)
     subprocess.run(
-        ["cc", "-O2", "-shared", "-fPIC", f"-I{symm.get_include()}", source, symm.get_library(), "-o", library], check=True
+        [
+            "cc",
+            "-O2",
+            "-shared",
+            "-fPIC",
+            f"-I{symm.get_include()}",
+            source,
+            symm.get_library(),
+            "-o",
+            library,
+        ],
+        check=True,
     )
     ctypes.CDLL(symm.get_library())
     loop = ctypes.CDLL(library).loop
-    loop.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    loop.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+    ]
     return loop
 
 
@@ -53,10 +71,14 @@ def pointer_of(comm: symm.Comm) -> int:
 
 
 def measure(comm: symm.Comm, loop: Any, blocks: int, x: Any, out: Any) -> dict[str, float]:
-    """Of all blocks the medians, and the lowest decile: of blocks during which nobody else wanted the processors. The C loop
-    works on the same memory."""
+    """Of all blocks the medians, and the lowest decile: of blocks during which nobody else wanted
+    the processors. The C loop works on the same memory."""
     pointer = pointer_of(comm)
-    address = (x.data_ptr(), out.data_ptr()) if hasattr(x, "data_ptr") else (x.ctypes.data, out.ctypes.data)
+    address = (
+        (x.data_ptr(), out.data_ptr())
+        if hasattr(x, "data_ptr")
+        else (x.ctypes.data, out.ctypes.data)
+    )
     times: dict[str, list[float]] = {"python": [], "c": []}
     for _ in range(blocks):
         comm.barrier()
@@ -72,11 +94,17 @@ def measure(comm: symm.Comm, loop: Any, blocks: int, x: Any, out: Any) -> dict[s
         times["c"].append((end - again) / CALLS * 1e6)
     result = {name: statistics.median(values) for name, values in times.items()}
     quiet = {name: sorted(values)[len(values) // 10] for name, values in times.items()}
-    return {**result, "added": result["python"] - result["c"], "quiet": quiet["python"] - quiet["c"]}
+    return {
+        **result,
+        "added": result["python"] - result["c"],
+        "quiet": quiet["python"] - quiet["c"],
+    }
 
 
 def arrays() -> dict[str, tuple[Any, Any]]:
-    result: dict[str, tuple[Any, Any]] = {"numpy": (np.ones(COUNT, np.float32), np.zeros(COUNT, np.float32))}
+    result: dict[str, tuple[Any, Any]] = {
+        "numpy": (np.ones(COUNT, np.float32), np.zeros(COUNT, np.float32))
+    }
     try:
         import torch
     except ImportError:
@@ -88,7 +116,10 @@ def arrays() -> dict[str, tuple[Any, Any]]:
 
 
 def run_rank(address: str, rank: int, size: int, blocks: int) -> dict[str, dict[str, float]]:
-    with tempfile.TemporaryDirectory() as directory, symm.Comm(address, rank, size, timeout=120) as comm:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        symm.Comm(address, rank, size, timeout=120) as comm,
+    ):
         loop = compile_loop(directory)
         results = {}
         for name, (x, out) in arrays().items():
@@ -101,7 +132,9 @@ def run(size: int, blocks: int) -> dict[str, dict[str, float]]:
     """Rank 0's results."""
     address = symm.create_address("127.0.0.1")
     others = [
-        subprocess.Popen([sys.executable, __file__, "rank", address, str(rank), str(size), str(blocks)])
+        subprocess.Popen(
+            [sys.executable, __file__, "rank", address, str(rank), str(size), str(blocks)]
+        )
         for rank in range(1, size)
     ]
     try:
@@ -119,8 +152,9 @@ def main() -> None:
     for size in (1, 2):
         for name, times in run(size, blocks).items():
             print(
-                f"{size} rank{'s' if size > 1 else ''}, {name}: {times['python']:.2f} us from Python, "
-                f"{times['c']:.2f} from C, {times['added']:.2f} added (undisturbed {times['quiet']:.2f})"
+                f"{size} rank{'s' if size > 1 else ''}, {name}: {times['python']:.2f} us from "
+                f"Python, {times['c']:.2f} from C, {times['added']:.2f} added "
+                f"(undisturbed {times['quiet']:.2f})"
             )
 
 

@@ -52,7 +52,9 @@ def test_the_example(size: int) -> None:
         assert out == f"rank {rank} of {size}: sum[0] = {first:.6f}, digest {digest}\n"
 
 
-@pytest.mark.parametrize("arguments", [(), ("nowhere", "0", "1"), ("tcp://127.0.0.1:1", "2", "1"), ("a", "b", "c")])
+@pytest.mark.parametrize(
+    "arguments", [(), ("nowhere", "0", "1"), ("tcp://127.0.0.1:1", "2", "1"), ("a", "b", "c")]
+)
 def test_the_example_says_what_is_wrong(arguments: tuple[str, ...]) -> None:
     program = start(*arguments)
     out, err = program.communicate(timeout=120)

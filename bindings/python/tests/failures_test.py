@@ -66,7 +66,9 @@ def test_a_rank_that_comes_late() -> None:
             with pytest.raises(symm.TimeoutError, match="rank 1") as raised:
                 comm.all_reduce(np.ones(4))
             assert 0.2 < time.monotonic() - start < 30
-            assert isinstance(raised.value, builtins.TimeoutError) and isinstance(raised.value, OSError)
+            assert isinstance(raised.value, builtins.TimeoutError) and isinstance(
+                raised.value, OSError
+            )
             assert raised.value.status_name == "SYMM_TIMEOUT"
             assert raised.value.rank == 1
             with pytest.raises(symm.TimeoutError):
@@ -105,7 +107,12 @@ def test_abort_from_a_thread() -> None:
             with pytest.raises(symm.AbortedError):
                 while time.monotonic() < deadline:
                     comm.check()
-        for call in (comm.check, comm.barrier, lambda: comm.all_reduce(np.ones(4)), lambda: comm.window(4)):
+        for call in (
+            comm.check,
+            comm.barrier,
+            lambda: comm.all_reduce(np.ones(4)),
+            lambda: comm.window(4),
+        ):
             with pytest.raises(symm.AbortedError):
                 call()
 
@@ -263,7 +270,13 @@ def test_from_env() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    env = {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    env = {
+        "WORLD_SIZE": "1",
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
     assert script(code, env=env) == "0 1 cpu 1.0\n"
 
 

@@ -53,7 +53,11 @@ class OnGpus(unittest.TestCase):
     def ranks(self, body: str, size: int = 2) -> None:
         lines = body.splitlines()
         indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
-        code = f"name = {self.id()!r}\n{SETUP}\n" + "\n".join(line[indent:] for line in lines) + "\nprint('ok')\n"
+        code = (
+            f"name = {self.id()!r}\n{SETUP}\n"
+            + "\n".join(line[indent:] for line in lines)
+            + "\nprint('ok')\n"
+        )
         with Processes(size, code) as processes:
             self.assertEqual(processes.finish(), ["ok\n"] * size)
 
@@ -244,7 +248,14 @@ class OnGpus(unittest.TestCase):
             with open(path, "w") as file:
                 file.write("\n".join(line[12:] for line in lines))
             done = subprocess.run(
-                [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={GPUS}", path],
+                [
+                    sys.executable,
+                    "-m",
+                    "torch.distributed.run",
+                    "--standalone",
+                    f"--nproc-per-node={GPUS}",
+                    path,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

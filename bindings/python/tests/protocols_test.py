@@ -189,13 +189,23 @@ def test_views_by_every_protocol(comm: symm.Comm, dtype: str, shape: tuple[int, 
         assert x.dtype == numpy_dtype and x.shape == shape and x.flags.writeable
         value = reference.operand(numpy_dtype, shape, 1)
         x[...] = value
-        assert (view.ndim, view.size, view.nbytes, view.itemsize) == (x.ndim, x.size, x.nbytes, x.itemsize)
+        assert (view.ndim, view.size, view.nbytes, view.itemsize) == (
+            x.ndim,
+            x.size,
+            x.nbytes,
+            x.itemsize,
+        )
         assert view.dtype == dtype and view.device == "cpu" and view.rank == 0
         if x.size:
             assert x.ctypes.data == view.address
             assert np.asarray(view).ctypes.data == view.address
         if "float8" not in dtype and dtype != "bfloat16":
-            for options in ({}, {"max_version": None}, {"max_version": (0, 8)}, {"max_version": (1, 0)}):
+            for options in (
+                {},
+                {"max_version": None},
+                {"max_version": (0, 8)},
+                {"max_version": (1, 0)},
+            ):
                 again = np.from_dlpack(Passing(view, options))
                 assert again.tobytes() == value.tobytes() and again.shape == shape
             if x.size and dtype != "float16":

@@ -51,14 +51,17 @@ def on_threads(size: int, body: Callable[[symm.Comm], Any], **options: Any) -> l
 class Processes:
     """`code` (with address, rank and size as variables, symm imported) in a process for each rank."""
 
-    def __init__(self, size: int, code: str, python: str = sys.executable, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, size: int, code: str, python: str = sys.executable, env: dict[str, str] | None = None
+    ) -> None:
         where = address()
         self.processes = [
             subprocess.Popen(
                 [
                     python,
                     "-c",
-                    f"import symm\naddress, rank, size = {where!r}, {rank}, {size}\n" + textwrap.dedent(code),
+                    f"import symm\naddress, rank, size = {where!r}, {rank}, {size}\n"
+                    + textwrap.dedent(code),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -95,7 +98,13 @@ def on_processes(size: int, code: str) -> list[str]:
         return processes.finish()
 
 
-def script(code: str, *arguments: str, expect: int = 0, env: dict[str, str] | None = None, timeout: float = DEADLINE) -> str:
+def script(
+    code: str,
+    *arguments: str,
+    expect: int = 0,
+    env: dict[str, str] | None = None,
+    timeout: float = DEADLINE,
+) -> str:
     """Runs a program of its own; what it printed, on both streams. A crash has a negative status, so it fails."""
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code), *arguments],

@@ -25,7 +25,11 @@ OPS = ("sum", "prod", "max", "min", "avg")
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind == "f" or dtype in (DTYPES["bfloat16"], DTYPES["float8_e4m3"], DTYPES["float8_e5m2"])
+    return dtype.kind == "f" or dtype in (
+        DTYPES["bfloat16"],
+        DTYPES["float8_e4m3"],
+        DTYPES["float8_e5m2"],
+    )
 
 
 def operand(dtype: np.dtype[Any], shape: Any, seed: Any) -> np.ndarray[Any, Any]:

@@ -9,7 +9,9 @@ import pytest
 import symm
 from ranks import address, on_threads, unique_name
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: SYMM_TEST_TORCH=1 installs it")
+torch = pytest.importorskip(
+    "torch", reason="PyTorch is not installed: SYMM_TEST_TORCH=1 installs it"
+)
 
 DTYPES = [
     "int8",
@@ -67,7 +69,9 @@ def test_between_ranks_and_libraries() -> None:
 def test_parameters(comm: symm.Comm) -> None:
     parameter = torch.nn.Parameter(torch.ones(3))
     for x, out, name in ((parameter, None, "x"), (torch.ones(3), parameter, "out")):
-        with pytest.raises(symm.InvalidArgumentError, match=rf"{name} requires grad.*{name}\.detach\(\)"):
+        with pytest.raises(
+            symm.InvalidArgumentError, match=rf"{name} requires grad.*{name}\.detach\(\)"
+        ):
             comm.all_reduce(x, out=out)
     assert comm.all_reduce(parameter.detach()).equal(torch.ones(3))
     frozen = torch.nn.Parameter(torch.ones(3), requires_grad=False)
@@ -116,6 +120,9 @@ def test_a_tensor_keeps_the_windows_memory(comm: symm.Comm) -> None:
 def test_a_pytorch_without_the_table_of_c_functions(name: str) -> None:
     from symm import _arrays, _capi
 
-    for x in (torch.ones(2, 3).to(getattr(torch, name)), torch.ones(4, 4).to(getattr(torch, name)).t()[:2]):
+    for x in (
+        torch.ones(2, 3).to(getattr(torch, name)),
+        torch.ones(4, 4).to(getattr(torch, name)).t()[:2],
+    ):
         slow = _arrays.look(x, "f", "x", None)
         assert slow[:6] == _capi.look(x, "f", "x")

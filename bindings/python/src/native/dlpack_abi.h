@@ -1,4 +1,5 @@
-/* The part of DLPack's ABI (version 1.x) that this binding reads and writes. Layouts and numbers are DLPack's. */
+/* The part of DLPack's ABI (version 1.x) that this binding reads and writes. Layouts and numbers
+ * are DLPack's. */
 #ifndef SYMM_PYTHON_DLPACK_ABI_H_
 #define SYMM_PYTHON_DLPACK_ABI_H_
 
@@ -34,12 +35,12 @@ typedef struct dlpack_dtype {
 } dlpack_dtype;
 
 typedef struct dlpack_tensor {
-  void *data;
+  void* data;
   dlpack_device device;
   int32_t ndim;
   dlpack_dtype dtype;
-  int64_t *shape;
-  int64_t *strides; /* in elements; NULL: C order */
+  int64_t* shape;
+  int64_t* strides; /* in elements; NULL: C order */
   uint64_t byte_offset;
 } dlpack_tensor;
 
@@ -51,29 +52,30 @@ typedef struct dlpack_version {
 /* In a capsule named "dltensor". */
 typedef struct dlpack_managed {
   dlpack_tensor tensor;
-  void *context;
-  void (*deleter)(struct dlpack_managed *self);
+  void* context;
+  void (*deleter)(struct dlpack_managed* self);
 } dlpack_managed;
 
 /* In a capsule named "dltensor_versioned". */
 typedef struct dlpack_managed_versioned {
   dlpack_version version;
-  void *context;
-  void (*deleter)(struct dlpack_managed_versioned *self);
+  void* context;
+  void (*deleter)(struct dlpack_managed_versioned* self);
   uint64_t flags;
   dlpack_tensor tensor;
 } dlpack_managed_versioned;
 
-/* In a capsule named "dlpack_exchange_api", the attribute __dlpack_c_exchange_api__ of an array type: how C code looks at
- * an array without a capsule of its own. */
+/* In a capsule named "dlpack_exchange_api", the attribute __dlpack_c_exchange_api__ of an array
+ * type: how C code looks at an array without a capsule of its own. */
 typedef struct dlpack_exchange {
   dlpack_version version;
-  struct dlpack_exchange *previous;
-  void *allocate;
-  void *from_object;
-  void *to_object;
-  int (*look)(void *object, dlpack_tensor *out); /* may be NULL; borrows; -1 with a Python exception */
-  int (*current_stream)(int32_t device_type, int32_t device_id, void **stream);
+  struct dlpack_exchange* previous;
+  void* allocate;
+  void* from_object;
+  void* to_object;
+  int (*look)(void* object,
+              dlpack_tensor* out); /* may be NULL; borrows; -1 with a Python exception */
+  int (*current_stream)(int32_t device_type, int32_t device_id, void** stream);
 } dlpack_exchange;
 
 #endif /* SYMM_PYTHON_DLPACK_ABI_H_ */

@@ -1,10 +1,11 @@
 #include "native.h"
 
 /* (error, look, empty_like, stream): see symm_python_hooks. */
-static PyObject *set_hooks(PyObject *module, PyObject *args) {
+static PyObject* set_hooks(PyObject* module, PyObject* args) {
   (void)module;
   symm_python_hooks hooks;
-  if (!PyArg_ParseTuple(args, "OOOO", &hooks.error, &hooks.look, &hooks.empty_like, &hooks.stream)) {
+  if (!PyArg_ParseTuple(args, "OOOO", &hooks.error, &hooks.look, &hooks.empty_like,
+                        &hooks.stream)) {
     return NULL;
   }
   const symm_python_hooks old = symm_python_hook;
@@ -20,22 +21,24 @@ static PyObject *set_hooks(PyObject *module, PyObject *args) {
   Py_RETURN_NONE;
 }
 
-/* (object, function, name) -> (address, shape, dtype, device, read_only, contiguous); good while the object is. */
-static PyObject *look(PyObject *module, PyObject *args) {
+/* (object, function, name) -> (address, shape, dtype, device, read_only, contiguous); good while
+ * the object is. */
+static PyObject* look(PyObject* module, PyObject* args) {
   (void)module;
-  PyObject *object;
+  PyObject* object;
   const char *function, *name;
   symm_python_array array;
   if (!PyArg_ParseTuple(args, "Oss", &object, &function, &name) ||
       symm_python_look(object, function, name, Py_None, &array) != 0) {
     return NULL;
   }
-  PyObject *shape = symm_python_shape(&array);
-  PyObject *result = shape == NULL
-                         ? NULL
-                         : Py_BuildValue("(KNiiNN)", (unsigned long long)(uintptr_t)array.data, shape,
-                                         (int)array.dtype, (int)array.device, PyBool_FromLong(array.read_only),
-                                         PyBool_FromLong(array.contiguous));
+  PyObject* shape = symm_python_shape(&array);
+  PyObject* result =
+      shape == NULL
+          ? NULL
+          : Py_BuildValue("(KNiiNN)", (unsigned long long)(uintptr_t)array.data, shape,
+                          (int)array.dtype, (int)array.device, PyBool_FromLong(array.read_only),
+                          PyBool_FromLong(array.contiguous));
   symm_python_forget(&array);
   return result;
 }
@@ -46,9 +49,10 @@ static PyMethodDef methods[] = {
     {"dlpack_export", symm_python_dlpack_export, METH_VARARGS, NULL},
     {"dlpack_look", symm_python_dlpack_look, METH_O, NULL},
     {"all_reduce", (PyCFunction)(void (*)(void))symm_python_all_reduce, METH_FASTCALL, NULL},
-    {"window_all_reduce", (PyCFunction)(void (*)(void))symm_python_window_all_reduce, METH_FASTCALL, NULL},
+    {"window_all_reduce", (PyCFunction)(void (*)(void))symm_python_window_all_reduce, METH_FASTCALL,
+     NULL},
     {NULL, NULL, 0, NULL}};
 
-int symm_python_ready(PyObject *module) {
+int symm_python_ready(PyObject* module) {
   return symm_python_arrays_ready() == 0 ? PyModule_AddFunctions(module, methods) : -1;
 }

@@ -36,8 +36,9 @@ if not (
     < (_capi.SYMM_VERSION_MAJOR + 1) * 1000000
 ):
     raise ImportError(
-        f"this process has libsymm of version number {_capi.symm_version()}, and the package symm is for "
-        f"{_capi.SYMM_VERSION_MAJOR}.{_capi.SYMM_VERSION_MINOR}: load that of symm.get_library(), or none, before"
+        f"this process has libsymm of version number {_capi.symm_version()}, and the package symm "
+        f"is for {_capi.SYMM_VERSION_MAJOR}.{_capi.SYMM_VERSION_MINOR}: load that of "
+        "symm.get_library(), or none, before"
     )
 _capi.set_hooks(_errors.make, _arrays.look, _arrays.empty_like, _arrays.stream_number)
 
@@ -73,7 +74,8 @@ __version__ = _version()
 
 
 def create_address(host: str | None = None) -> str:
-    """A new address, served by this process until it exits, for Comm() on every rank; hand it over by any means.
+    """A new address, served by this process until it exits, for Comm() on every rank; hand it over
+    by any means.
 
     host: the name or number that others reach this process by; None: every interface it has."""
     return str(_capi.flat_address_create(host))

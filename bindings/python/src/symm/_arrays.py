@@ -1,7 +1,7 @@
 """Looking at arrays of other libraries, and making arrays like them.
 
-The C code knows NumPy's __array_struct__ and DLPack's table of C functions. All else comes here: other protocols, types that
-those do not tell apart, and the words for what is refused.
+The C code knows NumPy's __array_struct__ and DLPack's table of C functions. All else comes here:
+other protocols, types that those do not tell apart, and the words for what is refused.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ UNKNOWN_GPU = -4
 _DLPACK_CPU = (1, 3)
 _DLPACK_CUDA = (2, 13)
 
-# What the C code is told: address, shape, symm_dtype, device, read-only?, contiguous?, what to keep alive meanwhile, and
-# the array's own word on streams.
+# What the C code is told: address, shape, symm_dtype, device, read-only?, contiguous?, what to keep
+# alive meanwhile, and the array's own word on streams.
 Look = tuple[int, "tuple[int, ...]", int, int, bool, bool, Any, Any]
 
 
@@ -45,8 +45,9 @@ def look(x: Any, function: str, name: str, stream: Any) -> Look:
         view = memoryview(x)
     except TypeError:
         raise TypeError(
-            f"{function}: {name} must be an array (NumPy, PyTorch, CuPy, JAX, or anything with __array_interface__, "
-            f"__cuda_array_interface__, __dlpack__ or a writable buffer), not {kind.__module__}.{kind.__qualname__}"
+            f"{function}: {name} must be an array (NumPy, PyTorch, CuPy, JAX, or anything with "
+            "__array_interface__, __cuda_array_interface__, __dlpack__ or a writable buffer), not "
+            f"{kind.__module__}.{kind.__qualname__}"
         ) from None
     return _by_buffer(view, function, name)
 
@@ -57,13 +58,20 @@ def refuse_special(x: Any, function: str, name: str) -> None:
     if numpy is None:
         return
     if isinstance(x, numpy.generic):
-        raise TypeError(f"{function}: {name} is a scalar of NumPy, which has no memory of its own: pass an array")
+        raise TypeError(
+            f"{function}: {name} is a scalar of NumPy, which has no memory of its own: "
+            "pass an array"
+        )
     if isinstance(x, numpy.ma.MaskedArray):
-        raise InvalidArgumentError(f"{function}: {name} is a masked array: pass {name}.filled(value) or {name}.data")
+        raise InvalidArgumentError(
+            f"{function}: {name} is a masked array: pass {name}.filled(value) or {name}.data"
+        )
 
 
 def _refuse_dtype(function: str, name: str, dtype: Any) -> InvalidArgumentError:
-    return InvalidArgumentError(f"{function}: {name} has dtype {dtype}; known are {', '.join(_dtypes.CODES)}")
+    return InvalidArgumentError(
+        f"{function}: {name} has dtype {dtype}; known are {', '.join(_dtypes.CODES)}"
+    )
 
 
 def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> bool:
@@ -78,7 +86,8 @@ def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsiz
 
 
 def _interface_dtype(x: Any, typestr: str, function: str, name: str) -> int:
-    """The dictionary's string, or the name of x.dtype: ml_dtypes' types are opaque in the former."""
+    """The dictionary's string, or the name of x.dtype: ml_dtypes' types are opaque in the
+    former."""
     code = _dtypes.CODES_OF_TYPESTRS.get(typestr)
     if code is None and typestr[1:2] in "Vf":
         code = _dtypes.of_library(getattr(x, "dtype", None))
@@ -100,13 +109,19 @@ def _by_torch(x: Any, function: str, name: str) -> Look:
     if kind not in ("cpu", "cuda"):
         raise InvalidArgumentError(f"{function}: {name} is on device {x.device}, which symm lacks")
     if str(x.layout) != "torch.strided":
-        raise InvalidArgumentError(f"{function}: {name} has layout {x.layout}; torch.strided is needed")
+        raise InvalidArgumentError(
+            f"{function}: {name} has layout {x.layout}; torch.strided is needed"
+        )
     if x.is_neg():
-        raise InvalidArgumentError(f"{function}: {name} is the negation of its memory: pass {name}.resolve_neg()")
+        raise InvalidArgumentError(
+            f"{function}: {name} is the negation of its memory: pass {name}.resolve_neg()"
+        )
     try:
         address = x.data_ptr()
     except RuntimeError as error:
-        raise InvalidArgumentError(f"{function}: {name} does not give its memory: {error}") from error
+        raise InvalidArgumentError(
+            f"{function}: {name} does not give its memory: {error}"
+        ) from error
     device = _capi.SYMM_CPU if kind == "cpu" else x.device.index
     return address, tuple(x.shape), code, device, False, x.is_contiguous(), None, None
 
@@ -117,7 +132,9 @@ def _by_array_interface(x: Any, function: str, name: str) -> Look:
     code = _interface_dtype(x, interface["typestr"], function, name)
     data = interface.get("data")
     if not isinstance(data, tuple) or "mask" in interface:
-        raise InvalidArgumentError(f"{function}: the __array_interface__ of {name} gives no plain address")
+        raise InvalidArgumentError(
+            f"{function}: the __array_interface__ of {name} gives no plain address"
+        )
     contiguous = _contiguous(shape, interface.get("strides"), _dtypes.SIZES[code])
     return data[0] or 0, shape, code, _capi.SYMM_CPU, bool(data[1]), contiguous, interface, None
 
@@ -135,14 +152,25 @@ def _by_cuda_array_interface(x: Any, function: str, name: str) -> Look:
     else:
         device = getattr(getattr(x, "device", None), "id", UNKNOWN_GPU)
     address, read_only = interface["data"]
-    return address or 0, shape, code, device, bool(read_only), contiguous, interface, interface.get("stream")
+    return (
+        address or 0,
+        shape,
+        code,
+        device,
+        bool(read_only),
+        contiguous,
+        interface,
+        interface.get("stream"),
+    )
 
 
 def _by_dlpack(x: Any, function: str, name: str, stream: Any) -> Look:
     try:
         kind, device = x.__dlpack_device__()
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"{function}: {name} does not say where its memory is: {error}") from error
+        raise InvalidArgumentError(
+            f"{function}: {name} does not say where its memory is: {error}"
+        ) from error
     hint = None
     options: dict[str, Any] = {}
     if kind in _DLPACK_CUDA:
@@ -150,14 +178,18 @@ def _by_dlpack(x: Any, function: str, name: str, stream: Any) -> Look:
         # DLPack has no number 0: the legacy default stream is 1.
         options["stream"] = hint or 1
     elif kind not in _DLPACK_CPU:
-        raise InvalidArgumentError(f"{function}: {name} is on a device of DLPack's kind {int(kind)}, which symm lacks")
+        raise InvalidArgumentError(
+            f"{function}: {name} is on a device of DLPack's kind {int(kind)}, which symm lacks"
+        )
     try:
         try:
             capsule = x.__dlpack__(max_version=(1, 0), copy=False, **options)
         except TypeError:  # of a producer from before DLPack 1.0
             capsule = x.__dlpack__(**options)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"{function}: {name} does not give its memory: {error}") from error
+        raise InvalidArgumentError(
+            f"{function}: {name} does not give its memory: {error}"
+        ) from error
     seen = _capi.dlpack_look(capsule)
     if seen is None:
         raise _refuse_dtype(function, name, getattr(x, "dtype", "unknown"))
@@ -178,7 +210,10 @@ def _by_buffer(view: memoryview, function: str, name: str) -> Look:
     if code is None:
         raise _refuse_dtype(function, name, f"of the buffer format {view.format!r}")
     if view.readonly:
-        raise InvalidArgumentError(f"{function}: {name} is a read-only buffer: pass a bytearray, an array.array or a NumPy array")
+        raise InvalidArgumentError(
+            f"{function}: {name} is a read-only buffer: pass a bytearray, an array.array or "
+            "a NumPy array"
+        )
     shape = tuple(view.shape or ())
     if not view.c_contiguous or view.nbytes == 0:
         return 0, shape, code, _capi.SYMM_CPU, False, view.nbytes == 0, view, None
@@ -218,7 +253,9 @@ def empty_like(x: Any) -> tuple[Any, Callable[[Any], Any] | None]:
         import jax
         import numpy
 
-        return numpy.empty(x.shape, x.dtype), lambda result: jax.device_put(result, x.sharding, may_alias=False)
+        return numpy.empty(x.shape, x.dtype), lambda result: jax.device_put(
+            result, x.sharding, may_alias=False
+        )
     if library == "array":
         return x[:], None
     kind = type(x)
@@ -233,8 +270,8 @@ def empty_like(x: Any) -> tuple[Any, Callable[[Any], Any] | None]:
 
 
 def stream_number(wanted: Any, hint: Any, device: int) -> int:
-    """The cudaStream_t of an argument `stream`; with None that of the array's own word, else the current one of PyTorch or
-    CuPy, whichever this process uses, else the legacy default stream."""
+    """The cudaStream_t of an argument `stream`; with None that of the array's own word, else the
+    current one of PyTorch or CuPy, whichever this process uses, else the legacy default stream."""
     if wanted is not None:
         return _explicit_stream(wanted)
     if hint is not None:
@@ -255,7 +292,10 @@ def _explicit_stream(stream: Any) -> int:
     if hasattr(stream, "__cuda_stream__"):
         protocol = stream.__cuda_stream__
         return int((protocol() if callable(protocol) else protocol)[1])
-    raise TypeError(f"stream must be an int (cudaStream_t) or a stream of PyTorch, CuPy or CUDA Python, not {stream!r}")
+    raise TypeError(
+        "stream must be an int (cudaStream_t) or a stream of PyTorch, CuPy or CUDA Python, not "
+        f"{stream!r}"
+    )
 
 
 def current_stream(device: int) -> int:

@@ -24,8 +24,8 @@ CODES: dict[str, int] = {
     "float8_e5m2": _capi.SYMM_FLOAT8_E5M2,
 }
 NAMES: dict[int, str] = {code: name for name, code in CODES.items()}
-# ml_dtypes' and PyTorch's name of OCP E4M3, which has no infinities ("fn"). ml_dtypes' float8_e4m3, which has them, is
-# another type; so that name is only taken from a str.
+# ml_dtypes' and PyTorch's name of OCP E4M3, which has no infinities ("fn"). ml_dtypes' float8_e4m3,
+# which has them, is another type; so that name is only taken from a str.
 _SYNONYMS = {"float8_e4m3fn": "float8_e4m3"}
 
 # Of the array interface: what NumPy calls these. ml_dtypes' are opaque there.
@@ -45,14 +45,16 @@ TYPESTRS: dict[int, str] = {
 }
 SIZES: dict[int, int] = {code: int(text[2:]) for code, text in TYPESTRS.items()}
 # Both ways only where the string says it all.
-CODES_OF_TYPESTRS: dict[str, int] = {text: code for code, text in TYPESTRS.items() if "V" not in text}
+CODES_OF_TYPESTRS: dict[str, int] = {
+    text: code for code, text in TYPESTRS.items() if "V" not in text
+}
 
 _NUMPY_ORDER = {"little": "<", "big": ">"}[sys.byteorder]
 
 
 def of_library(dtype: Any) -> int | None:
-    """symm_dtype of a NumPy, ml_dtypes or PyTorch dtype, instance or scalar type, or of the name in a symm.View; None for
-    one that symm lacks."""
+    """symm_dtype of a NumPy, ml_dtypes or PyTorch dtype, instance or scalar type, or of the name in
+    a symm.View; None for one that symm lacks."""
     if isinstance(dtype, str):
         return CODES.get(dtype)
     numpy = sys.modules.get("numpy")
@@ -95,7 +97,9 @@ def numpy_dtype(code: int) -> Any:
     try:
         import ml_dtypes
     except ImportError as error:
-        raise ImportError(f"NumPy has {NAMES[code]} by the package ml_dtypes, which is not installed") from error
+        raise ImportError(
+            f"NumPy has {NAMES[code]} by the package ml_dtypes, which is not installed"
+        ) from error
     return numpy.dtype(
         {
             _capi.SYMM_BFLOAT16: ml_dtypes.bfloat16,

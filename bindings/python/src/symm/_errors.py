@@ -9,14 +9,17 @@ from . import _capi
 
 
 class SymmError(RuntimeError):
-    """A call of symm failed: its text says which call and argument, on which rank, and what to do."""
+    """A call of symm failed: its text says which call and argument, on which rank, and what to
+    do."""
 
     status: int
     #: The rank to blame, where that is known.
     rank: int | None
     _status: ClassVar[int] = 0
 
-    def __init__(self, message: str = "", status: int | None = None, rank: int | None = None) -> None:
+    def __init__(
+        self, message: str = "", status: int | None = None, rank: int | None = None
+    ) -> None:
         super().__init__(message)
         self.status = self._status if status is None else status
         self.rank = rank

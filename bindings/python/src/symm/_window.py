@@ -39,7 +39,16 @@ class View:
     It, and every array made of it, keeps the memory: also after Window.close()."""
 
     # In this order they are dropped: the handle before the memory that it was made of.
-    __slots__ = ("_handle", "_owner", "_address", "_code", "_device", "_rank", "_shape", "__weakref__")
+    __slots__ = (
+        "_handle",
+        "_owner",
+        "_address",
+        "_code",
+        "_device",
+        "_rank",
+        "_shape",
+        "__weakref__",
+    )
 
     _handle: Any
     _owner: Any
@@ -69,7 +78,7 @@ class View:
 
     @property
     def device(self) -> str:
-        """"cpu", "cuda:0" and so on."""
+        """ "cpu", "cuda:0" and so on."""
         return "cpu" if self._device == _capi.SYMM_CPU else f"cuda:{self._device}"
 
     @property
@@ -103,7 +112,8 @@ class View:
         return self._shape[0]
 
     def __repr__(self) -> str:
-        return f"<symm.View of rank {self.rank}'s copy: shape {self.shape}, {self.dtype}, {self.device}>"
+        what = f"shape {self._shape}, {self.dtype}, {self.device}"
+        return f"<symm.View of rank {self._rank}'s copy: {what}>"
 
     # ---- Protocols ------------------------------------------------------------------------------
 
@@ -144,13 +154,17 @@ class View:
         copy: bool | None = None,
     ) -> Any:
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
-            raise BufferError(f"this memory is {self.device}'s, and symm does not copy it elsewhere")
+            raise BufferError(
+                f"this memory is {self.device}'s, and symm does not copy it elsewhere"
+            )
         if copy:
             raise BufferError("symm does not copy: copy the array that is made of this")
         if self._device == _capi.SYMM_CPU and stream not in (None, -1):
             raise ValueError(f"stream {stream!r}: the CPU has none")
         versioned = max_version is not None and max_version[0] >= 1
-        return _capi.dlpack_export(self, self._address, self._shape, self._code, self._device, versioned)
+        return _capi.dlpack_export(
+            self, self._address, self._shape, self._code, self._device, versioned
+        )
 
     # ---- Arrays ---------------------------------------------------------------------------------
 
@@ -173,7 +187,8 @@ class View:
         return cupy.from_dlpack(self)
 
     def memoryview(self) -> builtins.memoryview:
-        """A memoryview of this memory (CPU), without NumPy. Of bytes where Python has no such type."""
+        """A memoryview of this memory (CPU), without NumPy. Of bytes where Python has no such
+        type."""
         if self._device != _capi.SYMM_CPU:
             raise InvalidArgumentError("memoryview: this memory is a GPU's")
         if self.nbytes == 0:
@@ -207,7 +222,18 @@ def make_view(
 class Window:
     """Memory that every rank of a communicator sees. Made by Comm.window and Comm.register."""
 
-    __slots__ = ("_handle", "_owner", "_code", "_comm", "_count", "_device", "_rank", "_shape", "_size", "__weakref__")
+    __slots__ = (
+        "_handle",
+        "_owner",
+        "_code",
+        "_comm",
+        "_count",
+        "_device",
+        "_rank",
+        "_shape",
+        "_size",
+        "__weakref__",
+    )
 
     _handle: Any
     _owner: Any
@@ -244,7 +270,7 @@ class Window:
 
     @property
     def device(self) -> str:
-        """"cpu", "cuda:0" and so on."""
+        """ "cpu", "cuda:0" and so on."""
         return "cpu" if self._device == _capi.SYMM_CPU else f"cuda:{self._device}"
 
     @property
@@ -254,7 +280,8 @@ class Window:
 
     def __repr__(self) -> str:
         state = ", closed" if self._handle is None else ""
-        return f"<symm.Window of {self._size} ranks: shape {self._shape}, {self.dtype}, {self.device}{state}>"
+        what = f"shape {self._shape}, {self.dtype}, {self.device}"
+        return f"<symm.Window of {self._size} ranks: {what}{state}>"
 
     def open_handle(self) -> Any:
         """For calls that take it; not for users."""
@@ -308,13 +335,21 @@ class Window:
     # ---- Collective calls -----------------------------------------------------------------------
 
     def all_reduce(
-        self, out: Any = None, op: str = "sum", *, offset: int = 0, count: int | None = None, stream: Any = None
+        self,
+        out: Any = None,
+        op: str = "sum",
+        *,
+        offset: int = 0,
+        count: int | None = None,
+        stream: Any = None,
     ) -> Any:
-        """Collective. Reduces every rank's copy, as Comm.all_reduce does arrays, one copy of the memory saved.
+        """Collective. Reduces every rank's copy, as Comm.all_reduce does arrays, one copy of the
+        memory saved.
 
-        out: where to, an array of the window's dtype and as many elements, which is returned; None is in place: this
-            rank's own copy, of which a view is returned.
-        offset, count: a piece of the window, in elements (of the flattened array), equal on every rank.
+        out: where to, an array of the window's dtype and as many elements, which is returned; None
+            is in place: this rank's own copy, of which a view is returned.
+        offset, count: a piece of the window, in elements (of the flattened array), equal on every
+            rank.
         stream: as for Comm.all_reduce; None is the current stream of out's library.
 
         The window may be written again once this has run on this rank's stream."""
@@ -323,7 +358,8 @@ class Window:
             count = self._count - offset
         if offset < 0 or count < 0 or offset + count > self._count:
             raise InvalidArgumentError(
-                f"Window.all_reduce: elements {offset} to {offset + count} of a window of {self._count} elements"
+                f"Window.all_reduce: elements {offset} to {offset + count} of a window of "
+                f"{self._count} elements"
             )
         result = _window_all_reduce(
             self._handle, self._comm, self._rank, self._code, offset, count, out, op, stream
@@ -335,7 +371,8 @@ class Window:
     # ---- The end --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Gives the handle back; again does nothing. Never waits. The memory stays while views of it are alive."""
+        """Gives the handle back; again does nothing. Never waits. The memory stays while views of
+        it are alive."""
         self._handle = None
         self._owner = None
         self._comm = None
@@ -344,7 +381,10 @@ class Window:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
