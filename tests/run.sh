@@ -142,9 +142,11 @@ for preset in "${presets[@]}"; do
   tests "$preset"
   if [ "$preset" = release ]; then
     suite "beside PyTorch" ./tests/torch.sh "${torch[@]}" build/release
-    # Each language by its own package manager and test runner, then all of them together.
-    for language in bindings/python bindings/java bindings/rust examples/dlopen examples/languages; do
-      suite "$language" "./$language/test.sh" build/release
+    # Each language by its own package manager and test runner, then all of them together, then an
+    # application.
+    for part in bindings/python bindings/java bindings/rust examples/dlopen examples/languages \
+      examples/minilm; do
+      suite "$part" "./$part/test.sh" build/release
     done
   fi
 done
