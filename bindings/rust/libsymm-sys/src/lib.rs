@@ -1,4 +1,4 @@
-//! Raw bindings to [libsymm](https://docs.rs/libsymm): symmetric memory windows and one-shot
+//! Raw bindings to libsymm: symmetric memory windows and one-shot
 //! all-reduce. Most programs want the safe crate `libsymm`, whose library is named `symm`.
 //!
 //! Names and meaning are those of `symm.h`, which is the reference. Statuses, types and operations
