@@ -79,6 +79,16 @@ def test_protocols_as_input_and_output(comm: symm.Comm, kind: str) -> None:
         assert (y == x).all()
 
 
+@pytest.mark.parametrize("shape", [(1, 3), (3, 1), (1, 1), (0, 5)])
+def test_strides_that_nothing_is_found_by(comm: symm.Comm, shape: tuple[int, int]) -> None:
+    """Of an extent of 1 the stride means nothing, and of no elements none does."""
+    room = np.arange(100.0)
+    x = np.lib.stride_tricks.as_strided(room, shape, tuple(8 if n == 3 else 56 for n in shape))
+    for wrapped in (x, Interface(x, strides=x.strides), Dlpack(x, False), Dlpack(x, True)):
+        out = np.zeros(shape)
+        assert (comm.all_reduce(wrapped, out=out) == x).all()
+
+
 def test_a_borrowed_capsule_is_given_back(comm: symm.Comm) -> None:
     for versioned in (False, True):
         x = np.arange(4.0)
