@@ -51,7 +51,7 @@ fi
 jobs=$(nproc)
 export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$((jobs < 2 ? jobs : 2))}
 passed=0 failed=0
-failures=()
+failures=() skipped=()
 results=$root/build/results
 rm -rf "$results"
 mkdir -p "$results"
@@ -81,7 +81,7 @@ reported() { sed -n "s/.*[[:space:]]$2=\"\([0-9]*\)\".*/\1/p" "$1" | head -n 1; 
 
 # tests PRESET [OPTION...]: all tests of a build, counted one by one.
 tests() {
-  local preset=$1 report=$results/$1.xml status=0 total bad
+  local preset=$1 report=$results/$1.xml status=0 total bad skip
   shift
   say "$preset: tests"
   "${around[@]}" ctest --preset "$preset" --output-junit "$report" "$@" || status=$?
@@ -89,11 +89,13 @@ tests() {
   total=$(tr '\n' ' ' < "$report" 2> /dev/null | sed 's/<testcase.*//' > "$report.head" &&
     reported "$report.head" tests)
   bad=$(reported "$report.head" failures)
+  skip=$(reported "$report.head" skipped)
   if [ -z "$total" ] || [ "$total" = 0 ] || { [ "$status" != 0 ] && [ "$bad" = 0 ]; }; then
     echo "run.sh: ctest of $preset ended with status $status and no whole report" >&2
     count 0 1 "$preset: tests"
   else
-    count $((total - bad)) "$bad" "$preset: tests"
+    count $((total - bad - ${skip:-0})) "$bad" "$preset: tests"
+    [ "${skip:-0}" = 0 ] || skipped+=("$preset: $skip tests of ctest's, listed after its run")
   fi
 }
 
@@ -107,6 +109,9 @@ suite() {
   if [[ $line =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]] &&
     { [ "$status" = 0 ] || [ "${BASH_REMATCH[2]}" != 0 ]; }; then
     count "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" "$name"
+    [ "$line" != "0 passed, 0 failed" ] || skipped+=("$name: all of it")
+    while read -r line; do skipped+=("$name: $line"); done \
+      < <(grep -E 'SKIPPED|NOT TESTED|LEFT OUT' "$log" || true)
   else
     echo "run.sh: $name ended with status $status and the line '$line'" >&2
     count 0 1 "$name"
@@ -142,6 +147,10 @@ for preset in "${presets[@]}"; do
   tests "$preset"
   if [ "$preset" = release ]; then
     suite "beside PyTorch" ./tests/torch.sh "${torch[@]}" build/release
+    # The others' tests with PyTorch take the same one.
+    if [ ${#torch[@]} != 0 ]; then
+      export SYMM_TEST_TORCH=${SYMM_TORCH_PYTHON:-$root/build/torch/bin/python}
+    fi
     # Each language by its own package manager and test runner, then all of them together, then an
     # application.
     for part in bindings/python bindings/java bindings/rust examples/dlopen examples/languages \
@@ -153,6 +162,7 @@ done
 if [ $quickstart = 1 ]; then step "quickstart" ./examples/quickstart.sh || true; fi
 
 say "end"
+for name in "${skipped[@]}"; do echo "not tested: $name"; done
 for name in "${failures[@]}"; do echo "failed: $name"; done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -23,6 +23,11 @@ newer() {
   find . ../swig ../../capi/symm.h ../../LICENSE -path ./src/test -prune -o \
     -type f -newer "$jar" -print -quit
 }
-if [ -e "$jar" ] && [ "$jar" -nt "$library/libsymm.a" ] && [ -z "$(newer)" ]; then exit 0; fi
+stamp=$output/built_from
+if [ -e "$jar" ] && [ "$(cat "$stamp" 2> /dev/null)" = "$library" ] &&
+  [ "$jar" -nt "$library/libsymm.a" ] && [ -z "$(newer)" ]; then
+  exit 0
+fi
 mvn -q -B -Dstyle.color=never -Dmaven.repo.local="$output/m2" -Dsymm.build="$library" -DskipTests package
 cp "$output/maven/symm.jar" "$jar"
+echo "$library" > "$stamp"

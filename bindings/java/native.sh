@@ -17,8 +17,14 @@ mkdir -p "$1/native"
 output=$(cd "$1/native" && pwd)
 library=
 if [ -n "${2:-}" ]; then
-  [ -e "$2/libsymm.a" ] || { echo "native.sh: $2 has no libsymm.a" >&2; exit 1; }
-  library=$(cd "$2" && pwd)
+  # As seen from here, or from the root of the checkout.
+  for directory in "$2" "$here/../../$2"; do
+    if [ -e "$directory/libsymm.a" ]; then
+      library=$(cd "$directory" && pwd)
+      break
+    fi
+  done
+  [ -n "$library" ] || { echo "native.sh: $2 has no libsymm.a" >&2; exit 1; }
 fi
 
 if [ -z "${JAVA_HOME:-}" ]; then

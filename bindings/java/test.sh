@@ -175,6 +175,7 @@ fi
 
 if step "JUnit, JNI checked, jar" unit_tests; then
   cp "$output/maven/symm.jar" "$jar"
+  echo "$library" > "$output/built_from"
   step "exported and needed symbols" symbols || true
   step "a complaint of -Xcheck:jni is seen" complaint || true
   step "javadoc without warnings" javadoc || true

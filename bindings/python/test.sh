@@ -2,7 +2,7 @@
 # Builds and tests the Python binding. Ends with one line, 'N passed, N failed'; fails if anything did.
 #
 # Usage: test.sh BUILD_DIR   see build.sh
-# SYMM_TEST_TORCH=1 installs PyTorch for its tests (5 GB); otherwise they run where it is there already.
+# SYMM_TEST_TORCH=1 installs PyTorch for its tests (5 GB); the path of a Python that has it lends them that one.
 set -euo pipefail
 exec < /dev/null
 
@@ -49,8 +49,8 @@ if [ ! -e "$tools/ready" ] || [ "$here/tests/requirements.txt" -nt "$tools/ready
   "$tools/bin/python" -m pip install -q --force-reinstall --no-deps "$products"/symm-*.whl
   touch "$tools/ready"
 fi
-if [ "${SYMM_TEST_TORCH:-}" = 1 ]; then
-  "$tools/bin/python" -m pip install -q torch
+if [ -n "${SYMM_TEST_TORCH:-}" ]; then
+  "$root/scripts/lend_torch.sh" "$SYMM_TEST_TORCH" "$tools/bin/python"
 fi
 
 report=$products/pytest.xml

@@ -85,8 +85,9 @@ packages() {
     step "building the Rust crate" "$root/bindings/rust/build.sh" "$build"
     rank Rust "$root/build/bindings/rust/all_reduce"
   fi
-  "$root/scripts/install_dependencies.sh" java > "$out/build.log" 2>&1 || true
-  if has Java javac; then
+  if ! "$root/scripts/install_dependencies.sh" build java > "$out/build.log" 2>&1; then
+    left_out+=(Java)
+  else
     local jar=$root/build/bindings/java/symm.jar
     step "building the Java package" "$root/bindings/java/build.sh" "$build"
     step "compiling AllReduce.java" javac -cp "$jar" -d "$out/java" "$here/AllReduce.java"
@@ -96,12 +97,13 @@ packages() {
   rank Python "$root/build/bindings/python/venv/bin/python" -B "$here/all_reduce.py"
   dlopen_client node Node.js
 
-  local prefix=$clients/prefix pc flags
+  local prefix=$clients/prefix pc flags words
   pc=$(dirname "$(find "$prefix" -name symm.pc)")
   flags=$(PKG_CONFIG_PATH=$pc pkg-config --define-prefix --cflags --libs symm)
-  # shellcheck disable=SC2086  # flags are words
+  # pkg-config escapes for a shell.
+  eval "words=($flags)"
   step "compiling all_reduce.c" cc -std=c99 -Wall -Wextra -Wpedantic -Werror -O2 \
-    "$here/all_reduce.c" $flags -Wl,-rpath,"$(dirname "$pc")" -o "$out/all_reduce"
+    "$here/all_reduce.c" "${words[@]}" -Wl,-rpath,"$(dirname "$pc")" -o "$out/all_reduce"
   rank C "$out/all_reduce"
 }
 

@@ -21,9 +21,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
     cuda=AUTO
     # Kernels for GPUs take minutes to compile: not where there is no GPU.
     if [ ! -e /dev/nvidiactl ]; then cuda=OFF; fi
-    cd "$root"
-    cmake --preset release -DSYMM_BUILD_TESTS=OFF -DSYMM_CUDA=$cuda
-    cmake --build --preset release --target symm
+    # In a shell of its own: what the caller names is seen from where the caller is.
+    (
+      cd "$root"
+      cmake --preset release -DSYMM_BUILD_TESTS=OFF -DSYMM_CUDA=$cuda
+      cmake --build --preset release --target symm
+    )
   fi
   "$root/bindings/python/build.sh" "$build"
 

@@ -2,7 +2,8 @@
 # Tests the example. Ends with one line, 'N passed, N failed'; fails if anything did.
 #
 # Usage: test.sh BUILD_DIR   of CMake, with libsymm.so.0 in it
-# SYMM_TEST_TORCH=1 installs PyTorch for its test (5 GB); otherwise that runs where it is there already.
+# SYMM_TEST_TORCH=1 installs PyTorch for its test (5 GB); the path of a Python that has it lends it
+# that one.
 set -euo pipefail
 exec < /dev/null
 
@@ -12,14 +13,15 @@ exec < /dev/null
 }
 build=$(cd "$1" && pwd)
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-products=$(cd "$here/../.." && pwd)/build/examples/minilm
+root=$(cd "$here/../.." && pwd)
+products=$root/build/examples/minilm
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV LD_LIBRARY_PATH
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 
 echo "== MiniLM: installing"
 SYMM_BUILD_DIR=$build "$here/minilm.sh" --help > /dev/null
-if [ "${SYMM_TEST_TORCH:-}" = 1 ]; then
-  "$products/venv/bin/python" -m pip install -q torch
+if [ -n "${SYMM_TEST_TORCH:-}" ]; then
+  "$root/scripts/lend_torch.sh" "$SYMM_TEST_TORCH" "$products/venv/bin/python"
 fi
 
 echo "== MiniLM: pytest"
