@@ -21,9 +21,8 @@ struct Address {
     kStore,   // env:// where a PyTorch store has the port: rank 0 serves, and writes where into it
   };
   Kind kind = Kind::kTcp;
-  // kServed: in the order to try, a unix one (of use on host_id only) first; kTcp, kUnix,
-  // kStore: one;
-  // kFile: none.
+  // kServed: in the order to try, a unix one (of use on host_id only) first; kTcp, kUnix and
+  // kStore: one; kFile: none.
   std::vector<Endpoint> endpoints;
   std::string host_id;  // kServed: host_identity() of the server
   std::string token;    // kServed: the secret; else SYMM_TOKEN or the launcher's job id or ""
@@ -31,6 +30,7 @@ struct Address {
   // env:// with a port, which may turn out to be a PyTorch store's: what tells this job's entries
   // there from those of others. Else "".
   std::string store_scope;
+  bool store_found = false;  // kStore: by a look at the port, which may show another thing later
 };
 
 // Parses tcp://, file:// and symm:// addresses. Throws INVALID_ARGUMENT with the text, the fault

@@ -178,9 +178,9 @@ void set_master(const Endpoint& master, const Environment& environment, Launcher
   address.kind = of_agent ? Address::Kind::kStore : Address::Kind::kTcp;
   address.endpoints = {master};
   address.token = read_token(environment, found->job);
-  // The agent's store outlives a restart of the ranks, and may serve several runs.
-  address.store_scope = text(environment("TORCHELASTIC_RUN_ID").value_or(""), '/',
-                             environment("TORCHELASTIC_RESTART_COUNT").value_or(""), '/',
+  // A store may serve several runs. Not TORCHELASTIC_RESTART_COUNT: agents count for themselves, so
+  // that it may differ between the hosts of one job.
+  address.store_scope = text("run ", environment("TORCHELASTIC_RUN_ID").value_or(""), '/',
                              environment("SYMM_TOKEN").value_or(""));
 }
 

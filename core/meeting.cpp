@@ -31,7 +31,7 @@ bool Meetings::has_untold(const std::string& token, const std::string& name) con
 
 Meetings& Meetings::of(Reactor& reactor) {
   // One helper thread a process at a time; a new one, or a forked child, starts afresh. Meetings
-  // hold listeners, which hold the reactor, so none is lost with its thread.
+  // hold the reactor, by themselves or by listeners, so none is lost with its thread.
   static Meetings* current = nullptr;
   static uint64_t generation = 0;
   if (current == nullptr || &current->reactor_ != &reactor || generation != process_generation()) {
@@ -160,6 +160,10 @@ void Meetings::complete(const std::string& key) {
   const Bytes payload = encode(welcome);
   const uint64_t number = next_number_++;
   Meeting& settling = settling_[number] = std::move(meeting);
+  // Nobody is to come any more. Rank 0 may need the port for something else as soon as its call
+  // has returned (env:// before torch.distributed), so nothing here holds it until then.
+  settling.reactor = Reactor::acquire();
+  settling.listeners.clear();
   std::vector<std::pair<int, std::shared_ptr<Connection>>> everyone;
   for (auto& [rank, seat] : settling.seats) everyone.emplace_back(rank, seat.connection);
   for (const auto& [rank, connection] : everyone) {

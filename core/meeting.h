@@ -43,7 +43,8 @@ class Meetings {
     std::shared_ptr<Connection> connection;
   };
   struct Meeting {
-    std::set<std::shared_ptr<Listener>> listeners;  // kept open as long as somebody waits
+    std::set<std::shared_ptr<Listener>> listeners;  // kept open as long as somebody is to come
+    std::shared_ptr<Reactor> reactor;               // kept until all are in their star
     std::map<int, Seat> seats;
     bool lost = false;  // a rank, after WELCOME
   };

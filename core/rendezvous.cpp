@@ -205,10 +205,9 @@ class Search {
   Candidates candidates() {
     Address served = address_;
     if (written_down()) {
-      const auto written =
-          address_.kind == Address::Kind::kFile
-              ? read_address_file(place_, &problem_)
-              : read_store_entry(address_.endpoints.at(0), place_, soon(), &problem_);
+      const auto written = address_.kind == Address::Kind::kFile
+                               ? read_address_file(place_, &problem_)
+                               : read_store();
       if (!written) return {};
       served = *written;
     }
@@ -220,6 +219,25 @@ class Search {
       list.emplace_back(endpoint, served.token);
     }
     return list;
+  }
+
+  std::optional<Address> read_store() {
+    try {
+      if (!store_) store_ = TorchStore::connect(address_.endpoints.at(0), soon(), &problem_);
+      if (store_) {
+        store_->set_deadline(soon());
+        return read_store_entry(*store_, place_, &problem_);
+      }
+    } catch (const StoreError& e) {
+      problem_ = e.what();
+      store_.reset();
+    }
+    // torch.distributed may have ended it. Whether the port is free now, or again a store's, is
+    // seen in the next attempt.
+    if (!store_ && std::exchange(address_.store_found, false)) {
+      address_.kind = Address::Kind::kTcp;
+    }
+    return std::nullopt;
   }
 
   // In a file or a store, where what a dead job wrote may still be.
@@ -282,6 +300,7 @@ class Search {
   const std::string& place_;
   const Deadline deadline_;
   const Serve serve_;
+  std::unique_ptr<TorchStore> store_;  // kept from one attempt to the next
   bool in_use_ = false;
   std::string problem_;
 };
@@ -366,6 +385,7 @@ Meeting meet(Address address, const std::string& address_text, Hello hello, Dead
       if (!is_sticky(e.status()) && !served.listeners.empty()) {
         wait_until_told(served.address.token, hello.name, deadline);
       }
+      keep_for_latecomers(served);
       throw_own();
       throw;
     }

@@ -15,12 +15,12 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
-Served serve_everywhere(const char* host) {
+Served serve_everywhere(const char* host, const std::string& token) {
   Served served;
   Address& address = served.address;
   address.kind = Address::Kind::kServed;
   address.host_id = host_identity();
-  address.token = random_hex(16);
+  address.token = token;
   Endpoint unix_endpoint;
   unix_endpoint.unix_name = "symm-" + random_hex(8);
   served.listeners.push_back(Listener::open(unix_endpoint, true, address.token, nullptr));
@@ -52,6 +52,24 @@ Served serve_everywhere(const char* host) {
   return served;
 }
 
+// The token of one process's meetings by way of one entry: always the same, so that a rank that
+// repeats a failed call at once, and finds rank 0's last entry, sits down in the next meeting.
+std::string token_in_store(const std::string& key) {
+  struct Kept {
+    uint64_t generation = 0;
+    std::map<std::string, std::string> by_key;
+  };
+  static Kept* kept = new Kept;
+  std::lock_guard lock(global_mutex(GlobalLock::kServedAddresses));
+  if (kept->generation != process_generation()) {
+    kept->by_key.clear();
+    kept->generation = process_generation();
+  }
+  auto& token = kept->by_key[key];
+  if (token.empty()) token = random_hex(16);
+  return token;
+}
+
 // Writes where this process serves into the file or the store, and serves from then on.
 void serve_where_written(const std::string& place, Deadline deadline, const Address& address,
                          Served* served, std::string* problem) {
@@ -63,12 +81,15 @@ void serve_where_written(const std::string& place, Deadline deadline, const Addr
   };
   if (address.kind == Address::Kind::kStore) {
     // The store may come later than the sockets.
-    if (served->listeners.empty()) served->address = made_at(serve_everywhere(nullptr));
+    if (served->listeners.empty()) {
+      served->address = made_at(serve_everywhere(nullptr, token_in_store(place)));
+    }
     served->entry = StoreEntry::put(address.endpoints.at(0), place,
                                     format_served_address(served->address), deadline, problem);
     return;
   }
-  served->file = AddressFile::claim(place, [&] { return made_at(serve_everywhere(nullptr)); });
+  served->file =
+      AddressFile::claim(place, [&] { return made_at(serve_everywhere(nullptr, random_hex(16))); });
   if (!served->file) return;
   // A rank that comes after its meeting has failed must still find its way to be told. Rank 0
   // itself is the first guest of the first listener.
@@ -91,6 +112,7 @@ bool turn_to_store(Deadline deadline, Address* address, std::string* problem) {
   if (address->kind != Address::Kind::kTcp || address->store_scope.empty()) return false;
   if (!TorchStore::connect(address->endpoints.at(0), deadline, problem)) return false;
   address->kind = Address::Kind::kStore;
+  address->store_found = true;
   return true;
 }
 
@@ -101,6 +123,8 @@ bool serve(const std::string& place, Deadline deadline, const Address& address, 
       return false;  // by the process that made it
     case Address::Kind::kTcp:
     case Address::Kind::kUnix: {
+      // What was opened for a store that is not there any more.
+      if (served->address.kind == Address::Kind::kServed) *served = Served();
       if (!served->listeners.empty()) return false;
       const Endpoint& endpoint = address.endpoints.at(0);
       if (!endpoint.is_unix()) {
@@ -125,25 +149,28 @@ bool serve(const std::string& place, Deadline deadline, const Address& address, 
   return false;
 }
 
-std::optional<Address> read_store_entry(const Endpoint& store, const std::string& key,
-                                        Deadline deadline, std::string* problem) {
-  const auto client = TorchStore::connect(store, deadline, problem);
-  if (!client) return std::nullopt;
+std::optional<Address> read_store_entry(TorchStore& store, const std::string& key,
+                                        std::string* problem) {
+  const auto value = store.get(key);
+  if (!value) {
+    *problem = text("rank 0 has left no word in ", store.name());
+    return std::nullopt;
+  }
   try {
-    const auto value = client->get(key);
-    if (!value) {
-      *problem = text("rank 0 has left no word in the store at ", store.display());
-      return std::nullopt;
-    }
     Address address = parse_address(*value, process_environment());
     if (address.kind == Address::Kind::kServed) return address;
-    *problem = text("the store at ", store.display(), " has another's entry of this name");
-  } catch (const StoreError& e) {
-    *problem = e.what();
-  } catch (const Error& e) {
-    *problem = text("in the store at ", store.display(), ": ", e.what());
+  } catch (const Error&) {
+    // Not of symm, or of a version that writes otherwise.
   }
+  *problem = text(store.name(), " has another's entry of this name");
   return std::nullopt;
+}
+
+void keep_for_latecomers(Served& served) {
+  if (!served.entry) return;
+  served.listeners.front()->keep(
+      std::make_shared<std::pair<std::shared_ptr<Listener>, std::shared_ptr<void>>>(
+          served.listeners.back(), StoreEntry::ending_elsewhere(std::move(served.entry))));
 }
 
 std::vector<std::string> star_hosts(const Address& address, const Served& served) {
@@ -214,7 +241,7 @@ std::string create_served_address(const char* host) {
   const std::string key = host == nullptr ? "" : host;
   auto found = kept->by_host.find(key);
   if (found == kept->by_host.end()) {
-    found = kept->by_host.emplace(key, serve_everywhere(host)).first;
+    found = kept->by_host.emplace(key, serve_everywhere(host, random_hex(16))).first;
   } else {
     // The sockets are the first address's; the secret is this one's own.
     found->second.address.token = random_hex(16);

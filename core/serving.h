@@ -22,7 +22,7 @@ struct Served {
   Address address;
   std::vector<std::string> hosts;  // for the star, as others see them
   std::shared_ptr<AddressFile> file;
-  std::unique_ptr<StoreEntry> entry;
+  std::shared_ptr<StoreEntry> entry;
 };
 
 // Where this communicator's address is written down, where that is so: a path, or a key.
@@ -36,9 +36,13 @@ bool serve(const std::string& place, Deadline deadline, const Address& address, 
 // Turns *address into a PyTorch store's if that is what listens there and the address may mean it.
 bool turn_to_store(Deadline deadline, Address* address, std::string* problem);
 
-// What rank 0 wrote there; nothing, with *problem, as long as it has not.
-std::optional<Address> read_store_entry(const Endpoint& store, const std::string& key,
-                                        Deadline deadline, std::string* problem);
+// What rank 0 wrote there; nothing, with *problem, as long as it has not. Throws StoreError.
+std::optional<Address> read_store_entry(TorchStore& store, const std::string& key,
+                                        std::string* problem);
+
+// The meeting of this rank 0 has failed: those who come late find it by what is written down as
+// long as somebody is there to tell them.
+void keep_for_latecomers(Served& served);
 
 // Where others may reach the star of rank 0 by TCP.
 std::vector<std::string> star_hosts(const Address& address, const Served& served);

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/thread.h"
 
 namespace symm {
 namespace {
@@ -146,7 +147,7 @@ void TorchStore::remove(const std::string& key) {
   receive(&removed, sizeof removed);
 }
 
-std::unique_ptr<StoreEntry> StoreEntry::put(const Endpoint& endpoint, const std::string& key,
+std::shared_ptr<StoreEntry> StoreEntry::put(const Endpoint& endpoint, const std::string& key,
                                             const std::string& value, Deadline deadline,
                                             std::string* problem) {
   const auto store = TorchStore::connect(endpoint, deadline, problem);
@@ -157,7 +158,14 @@ std::unique_ptr<StoreEntry> StoreEntry::put(const Endpoint& endpoint, const std:
     *problem = e.what();
     return nullptr;
   }
-  return std::unique_ptr<StoreEntry>(new StoreEntry(endpoint, key, value));
+  return std::shared_ptr<StoreEntry>(new StoreEntry(endpoint, key, value));
+}
+
+std::shared_ptr<void> StoreEntry::ending_elsewhere(std::shared_ptr<StoreEntry> entry) {
+  return std::shared_ptr<void>(nullptr, [entry = std::move(entry)](void*) mutable {
+    // Without a thread it ends here.
+    start_thread("symm-store", [last = std::move(entry)] {});
+  });
 }
 
 StoreEntry::~StoreEntry() {

@@ -20,13 +20,18 @@ class StoreError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// One connection. Calls block until the deadline given at the start at most, and throw StoreError.
+// One connection. Calls block until its deadline at most, and throw StoreError; after that the
+// connection is of no use any more.
 class TorchStore {
  public:
   // Null with *problem where nobody listens, or somebody who is no such store. Throws SYSTEM where
   // this process lacks descriptors or memory.
   static std::unique_ptr<TorchStore> connect(const Endpoint& endpoint, Deadline deadline,
                                              std::string* problem);
+
+  // For the calls that follow.
+  void set_deadline(Deadline deadline) { deadline_ = deadline; }
+  const std::string& name() const { return name_; }
 
   bool has(const std::string& key);
   std::optional<std::string> get(const std::string& key);
@@ -43,17 +48,19 @@ class TorchStore {
 
   const Fd fd_;
   const std::string name_;  // for messages
-  const Deadline deadline_;
+  Deadline deadline_;
 };
 
 // Rank 0's entry: there while this lives. Its end blocks for a short time at most.
 class StoreEntry {
  public:
   // Null with *problem where the store cannot be had now. Throws SYSTEM.
-  static std::unique_ptr<StoreEntry> put(const Endpoint& endpoint, const std::string& key,
+  static std::shared_ptr<StoreEntry> put(const Endpoint& endpoint, const std::string& key,
                                          const std::string& value, Deadline deadline,
                                          std::string* problem);
   ~StoreEntry();
+  // The same entry, whose end does not block: for what ends in the helper thread.
+  static std::shared_ptr<void> ending_elsewhere(std::shared_ptr<StoreEntry> entry);
   StoreEntry(const StoreEntry&) = delete;
   StoreEntry& operator=(const StoreEntry&) = delete;
 

@@ -31,18 +31,36 @@ find_python() {
   return 1
 }
 
+export SYMM_LIBRARY=$build/libsymm.so PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+passed=0 failed=0
+# run PYTHON FILE: a file of tests, which ends with its own count.
+run() {
+  local log status=0
+  log=$(mktemp)
+  "$1" "$here/torch/$2" 2>&1 | tee "$log" || status=$?
+  if [[ $(tail -n 1 "$log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+    passed=$((passed + BASH_REMATCH[1])) failed=$((failed + BASH_REMATCH[2]))
+  else
+    echo "torch.sh: $2 broke off with status $status"
+    failed=$((failed + 1))
+  fi
+  rm -f "$log"
+}
+
+run python3 double_test.py
+
 if ! find_python && [ $install = 1 ]; then
   "$root/scripts/install_dependencies.sh" data
   python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/torch/requirements.txt"
   find_python || { echo "torch.sh: PyTorch was installed and cannot be imported" >&2; exit 1; }
 fi
-if [ -z "${python:-}" ]; then
-  echo "torch.sh: skipped: no Python here can import torch (torch.sh --install brings one)"
-  echo "0 passed, 0 failed"
-  exit 0
+if [ -n "${python:-}" ]; then
+  "$python" -c 'import torch; print("PyTorch", torch.__version__)'
+  run "$python" store_test.py
+else
+  echo "torch.sh: SKIPPED beside PyTorch itself: no Python here can import torch (torch.sh --install brings one)"
 fi
 
-"$python" -c 'import torch; print("PyTorch", torch.__version__)'
-SYMM_LIBRARY=$build/libsymm.so PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
-  "$python" "$here/torch/store_test.py" 2>&1
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -3,29 +3,16 @@
 Every case is a job of real processes, most of them started by torchrun.
 """
 import os
-import re
 import socket
 import subprocess
 import sys
 import time
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from jobs import HERE, clean_environment, free_port
+
 WORKER = os.path.join(HERE, "worker.py")
 LIMIT = 120
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def clean_environment(**more):
-    environment = {name: value for name, value in os.environ.items()
-                   if not re.match(r"RANK$|WORLD_SIZE$|LOCAL_|MASTER_|TORCHELASTIC_|SYMM_TOKEN", name)}
-    environment.update({"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}, **more)
-    return environment
 
 
 def run(command, environment):

@@ -168,6 +168,11 @@ static void remember_dtype(PyObject* array, symm_dtype dtype) {
 
 /* ---- Looking ---- */
 
+/* False where a shape is of more elements than memory can have. */
+static int multiply(size_t* count, int64_t extent) {
+  return extent >= 0 && !__builtin_mul_overflow(*count, (size_t)extent, count);
+}
+
 /* NumPy's array interface, C side. */
 typedef struct array_struct {
   int two;
@@ -199,14 +204,15 @@ static int look_array_struct(PyObject* object, symm_python_array* array) {
     array->data = view->data;
     array->count = 1;
     array->dimensions = view->dimensions;
+    int possible = 1;
     for (int i = 0; i < view->dimensions; ++i) {
       array->shape[i] = view->shape[i];
-      array->count *= (size_t)view->shape[i];
+      possible &= multiply(&array->count, view->shape[i]);
     }
     array->device = SYMM_CPU;
     array->read_only = (view->flags & ARRAY_WRITABLE) == 0;
     array->contiguous = (view->flags & ARRAY_C_CONTIGUOUS) != 0;
-    result = array->dtype == SYMM_DTYPE_NONE;
+    result = array->dtype == SYMM_DTYPE_NONE || !possible;
   }
   if (result == 0) {
     array->keep = capsule; /* it may own what it describes */
@@ -244,7 +250,9 @@ static int copy_tensor(const dlpack_tensor* tensor, symm_python_array* array) {
     if (tensor->strides != NULL && extent != 1 && tensor->strides[i] != (int64_t)array->count) {
       array->contiguous = 0;
     }
-    array->count *= (size_t)extent;
+    if (!multiply(&array->count, extent)) {
+      return 1;
+    }
   }
   array->contiguous |= array->count == 0;
   return 0;
@@ -282,11 +290,10 @@ static int fill(PyObject* description, const char* function, const char* name,
     if (array->shape[i] == -1 && PyErr_Occurred()) {
       return -1;
     }
-    if (array->shape[i] < 0) {
+    if (!multiply(&array->count, array->shape[i])) {
       symm_python_refuse("%s: %s has shape %R, which none can have", function, name, shape);
       return -1;
     }
-    array->count *= (size_t)array->shape[i];
   }
   array->data = (void*)(uintptr_t)data;
   array->dimensions = (int32_t)dimensions;

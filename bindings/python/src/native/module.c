@@ -54,5 +54,10 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL}};
 
 int symm_python_ready(PyObject* module) {
+  /* What this module keeps, classes among it, is one for the process. */
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+    PyErr_SetString(PyExc_ImportError, "symm works in the main interpreter of a process only");
+    return -1;
+  }
   return symm_python_arrays_ready() == 0 ? PyModule_AddFunctions(module, methods) : -1;
 }

@@ -295,11 +295,19 @@ class Window:
         """The number of ranks."""
         return self._size
 
-    def _view(self, rank: int, offset: int, shape: tuple[int, ...]) -> View:
-        address = _capi.flat_window_data(self._handle, rank)
+    def _held(self) -> tuple[Any, Any]:
+        """What keeps the memory. Another thread's close() may come at any moment: whoever uses the
+        window takes this once, before."""
+        # In this order: close() takes the handle away first, so that a handle has its owner here.
+        owner = self._owner
+        return self._handle, owner
+
+    def _view(self, held: tuple[Any, Any], rank: int, offset: int, shape: tuple[int, ...]) -> View:
+        handle, owner = held
+        address = _capi.flat_window_data(handle, rank)
         if address != 0:
             address += offset * _dtypes.SIZES[self._code]
-        return make_view(self._handle, self._owner, address, self._device, self._code, shape, rank)
+        return make_view(handle, owner, address, self._device, self._code, shape, rank)
 
     def __getitem__(self, rank: int) -> View:
         """That rank's copy. What this rank sees of another's writes is up to barrier()."""
@@ -309,7 +317,7 @@ class Window:
         if not 0 <= number < self._size:
             # Also what ends iteration.
             raise IndexError(f"rank {rank} of a window of {self._size} ranks")
-        return self._view(number, 0, self._shape)
+        return self._view(self._held(), number, 0, self._shape)
 
     def __iter__(self) -> Iterator[View]:
         for rank in range(self._size):
@@ -318,7 +326,7 @@ class Window:
     @property
     def local(self) -> View:
         """This rank's own copy."""
-        return self._view(self._rank, 0, self._shape)
+        return self._view(self._held(), self._rank, 0, self._shape)
 
     def numpy(self, rank: int | None = None) -> Any:
         """A NumPy array of a rank's copy, this rank's own for None."""
@@ -361,12 +369,13 @@ class Window:
                 f"Window.all_reduce: elements {offset} to {offset + count} of a window of "
                 f"{self._count} elements"
             )
+        held = self._held()
         result = _window_all_reduce(
-            self._handle, self._comm, self._rank, self._code, offset, count, out, op, stream
+            held[0], self._comm, self._rank, self._code, offset, count, out, op, stream
         )
         if result is not None:
             return result
-        return self._view(self._rank, offset, self._shape if whole else (count,))
+        return self._view(held, self._rank, offset, self._shape if whole else (count,))
 
     # ---- The end --------------------------------------------------------------------------------
 

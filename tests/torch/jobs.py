@@ -1,0 +1,19 @@
+"""What the tests of env:// beside PyTorch share."""
+import os
+import re
+import socket
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def clean_environment(**more):
+    environment = {name: value for name, value in os.environ.items()
+                   if not re.match(r"RANK$|WORLD_SIZE$|LOCAL_|MASTER_|TORCHELASTIC_|SYMM_TOKEN", name)}
+    environment.update({"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}, **more)
+    return environment
