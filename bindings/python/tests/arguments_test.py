@@ -104,6 +104,11 @@ F4 = np.zeros(4, np.float32)
             None,
             r"shape \(-4,\)",
         ),
+        (
+            Broken("__array_interface__", {**F4.__array_interface__, "shape": (2**32, 2**32)}),
+            None,
+            r"shape \(4294967296, 4294967296\)",
+        ),
         (bytes(4), None, "read-only buffer"),
         (memoryview(array.array("d", [1, 2, 3, 4]))[::2], np.zeros(2), "x is not contiguous"),
         (array.array("h", [1, 2]), None, "buffer format"),

@@ -169,6 +169,75 @@ def test_cycles_are_collected() -> None:
             assert seen() is None
 
 
+def test_a_close_while_a_view_is_made_takes_no_memory_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread's close() between the look at the address and the view."""
+    capi = symm._capi  # type: ignore[attr-defined]
+    look = capi.flat_window_data
+    with symm.Comm(address(), 0, 1, name=unique_name()) as comm:
+        window = comm.window(1 << 24)
+
+        def close_then(handle: Any, rank: int) -> Any:
+            where = look(handle, rank)
+            window.close()
+            return where
+
+        monkeypatch.setattr(capi, "flat_window_data", close_then)
+        view = window.local
+        del window
+        gc.collect()
+        time.sleep(0.1)  # unmapping is a helper thread's work
+        assert is_mapped(view.address)
+        view.numpy()[:] = 7
+
+
+def test_a_close_during_an_in_place_all_reduce_leaves_its_result() -> None:
+    def body(comm: symm.Comm) -> None:
+        window = comm.window(1000)
+        window.numpy()[:] = 1 + comm.rank
+        comm.barrier()
+        if comm.rank == 1:
+            time.sleep(0.3)  # the other one waits in its call meanwhile
+        else:
+            in_thread(lambda: (time.sleep(0.1), window.close()))
+        result = window.all_reduce()
+        assert (result.numpy() == 3).all()
+
+    on_threads(2, body)
+
+
+def test_sub_interpreters_are_refused() -> None:
+    """What the module keeps is one for the process: two interpreters would mix their objects."""
+    printed = script(
+        """
+        import sys
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+        code = '''
+        try:
+            import symm
+        except ImportError as error:
+            print("refused:", error)
+        '''
+        import textwrap
+        other = interpreters.create()
+        if sys.version_info >= (3, 13):
+            interpreters.exec(other, textwrap.dedent(code))
+        else:
+            interpreters.run_string(other, textwrap.dedent(code))
+        import symm
+        with symm.Comm(symm.create_address("127.0.0.1"), 0, 1) as comm:
+            import array
+            x = array.array("f", [1, 2])
+            comm.all_reduce(x, out=x)
+        print("fine here")
+        """
+    )
+    assert "refused:" in printed, printed
+    assert "fine here" in printed
+
+
 def test_close_during_a_call_of_another_thread() -> None:
     """close() never frees what a call is using; abort() ends the call."""
     ready = threading.Event()

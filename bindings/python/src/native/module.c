@@ -53,11 +53,18 @@ static PyMethodDef methods[] = {
      NULL},
     {NULL, NULL, 0, NULL}};
 
-int symm_python_ready(PyObject* module) {
-  /* What this module keeps, classes among it, is one for the process. */
+/* SWIG's own PyInit__capi, by another name. */
+PyObject* symm_python_swig_init(void);
+
+PyMODINIT_FUNC PyInit__capi(void) {
+  /* What this module and SWIG keep, types and classes among it, is one for the process. */
   if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
     PyErr_SetString(PyExc_ImportError, "symm works in the main interpreter of a process only");
-    return -1;
+    return NULL;
   }
+  return symm_python_swig_init();
+}
+
+int symm_python_ready(PyObject* module) {
   return symm_python_arrays_ready() == 0 ? PyModule_AddFunctions(module, methods) : -1;
 }
