@@ -19,11 +19,12 @@ refused() {
 }
 pc() {
   mkdir -p "$products/pc/$1"
-  printf 'Name: symm\nDescription: symm\nVersion: %s\nLibs: -L%s -lsymm\n' "$1" "$build" \
-    > "$products/pc/$1/symm.pc"
+  printf 'libdir=%s\nName: symm\nDescription: symm\nVersion: %s\nLibs: -L${libdir} -lsymm\n' \
+    "${2:-$build}" "$1" > "$products/pc/$1/symm.pc"
 }
 mkdir -p "$products/pc/none"
 for version in 0.0.9 0.1.7 0.2.0; do pc "$version"; done
+pc 0.1.8 "$products/pc/none"
 
 which_library() {
   refused "SYMM_LIB_DIR" || return 1
@@ -34,6 +35,16 @@ which_library() {
   refused "0.2.0" PKG_CONFIG_LIBDIR="$products/pc/0.2.0" || return 1
   refused "SYMM_NO_PKG_CONFIG" PKG_CONFIG_LIBDIR="$products/pc/0.1.7" SYMM_NO_PKG_CONFIG=1 || return 1
   sys PKG_CONFIG_LIBDIR="$products/pc/0.1.7" || return 1
+  refused "has no libsymm.a" PKG_CONFIG_LIBDIR="$products/pc/0.1.8" SYMM_STATIC=1 || return 1
+  # Also from what the crate pkg-config takes for the system's folders, as below /usr.
+  sys PKG_CONFIG_LIBDIR="$products/pc/0.1.7" SYMM_STATIC=1 \
+    PKG_CONFIG_SYSROOT_DIR="$(dirname "$build")" || return 1
+  # shellcheck disable=SC2012  # the latest
+  grep -q '^cargo:rustc-link-lib=static=symm$' \
+    "$(ls -t "$CARGO_TARGET_DIR"/debug/build/libsymm-sys-*/output | head -n 1)" || {
+    echo "test.sh: SYMM_STATIC=1 by pkg-config did not link libsymm.a" >&2
+    return 1
+  }
   # A folder named outright goes first.
   sys SYMM_LIB_DIR="$build" PKG_CONFIG_LIBDIR="$products/pc/0.2.0"
 }

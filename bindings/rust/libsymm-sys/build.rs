@@ -114,9 +114,19 @@ fn probe_pkg_config(is_static: bool) -> Result<(), String> {
     let found = pkg_config::Config::new()
         .range_version(wanted.as_str()..next.as_str())
         .statik(is_static)
+        .cargo_metadata(!is_static)
         .probe("symm")
         .map_err(|why| why.to_string())?;
-    if let Some(dir) = found.link_paths.first() {
+    if is_static {
+        // The crate would take the shared library wherever that is below /usr.
+        let dir = pkg_config::get_variable("symm", "libdir").map_err(|why| why.to_string())?;
+        if !Path::new(&dir).join("libsymm.a").is_file() {
+            return Err(format!(
+                "symm.pc names {dir}, which has no libsymm.a, and SYMM_STATIC is 1"
+            ));
+        }
+        link(Path::new(&dir), true);
+    } else if let Some(dir) = found.link_paths.first() {
         println!("cargo:root={}", dir.display());
     }
     if let Some(dir) = found.include_paths.first() {
