@@ -89,9 +89,10 @@ void check_options(const std::vector<SplitWish>& wishes,
 
 // Throws why the communicator could not be made, once the others have been told.
 [[noreturn]] void give_up(Failure failure, int rank, Attendance& attendance) {
-  if (failure.rank == 0 && rank != 0 && failure.status == SYMM_PEER) {
-    // That rank 0 is gone does not say why: it may have given up, because of another's death, say.
-    // It then has told the meeting's server, or the server has seen its end.
+  if (failure.status == SYMM_PEER && failure.rank != rank) {
+    // That a rank is gone does not say why: it may have given up, because of another's death, and
+    // have ended before this rank came to look. It then has told the meeting's server why, or the
+    // server has seen who ended first.
     failure = attendance.loss(Deadline::after_ms(kVerdictMs)).value_or(failure);
   }
   Failure told = failure;
