@@ -52,22 +52,37 @@ Served serve_everywhere(const char* host, const std::string& token) {
   return served;
 }
 
+// What serves for as long as the process; a forked child has none of its parent's. Under the lock
+// kServedAddresses.
+struct Kept {
+  uint64_t generation = 0;
+  std::map<std::string, Served> by_host;
+  std::map<std::string, std::string> token_by_key;  // of stores
+};
+Kept& kept() {
+  static Kept* instance = new Kept;
+  if (instance->generation != process_generation()) {
+    *instance = Kept{process_generation(), {}, {}};
+  }
+  return *instance;
+}
+
 // The token of one process's meetings by way of one entry: always the same, so that a rank that
 // repeats a failed call at once, and finds rank 0's last entry, sits down in the next meeting.
 std::string token_in_store(const std::string& key) {
-  struct Kept {
-    uint64_t generation = 0;
-    std::map<std::string, std::string> by_key;
-  };
-  static Kept* kept = new Kept;
   std::lock_guard lock(global_mutex(GlobalLock::kServedAddresses));
-  if (kept->generation != process_generation()) {
-    kept->by_key.clear();
-    kept->generation = process_generation();
-  }
-  auto& token = kept->by_key[key];
+  auto& token = kept().token_by_key[key];
   if (token.empty()) token = random_hex(16);
   return token;
+}
+
+// A rank that comes after its meeting has failed must still find its way to be told: what is
+// written down, and both sockets, stay as long as the first one, whose first guest is rank 0
+// itself.
+void keep_together(const Served& served, std::shared_ptr<void> written) {
+  served.listeners.front()->keep(
+      std::make_shared<std::pair<std::shared_ptr<Listener>, std::shared_ptr<void>>>(
+          served.listeners.back(), std::move(written)));
 }
 
 // Writes where this process serves into the file or the store, and serves from then on.
@@ -90,12 +105,7 @@ void serve_where_written(const std::string& place, Deadline deadline, const Addr
   }
   served->file =
       AddressFile::claim(place, [&] { return made_at(serve_everywhere(nullptr, random_hex(16))); });
-  if (!served->file) return;
-  // A rank that comes after its meeting has failed must still find its way to be told. Rank 0
-  // itself is the first guest of the first listener.
-  served->listeners.front()->keep(
-      std::make_shared<std::pair<std::shared_ptr<Listener>, std::shared_ptr<AddressFile>>>(
-          served->listeners.back(), served->file));
+  if (served->file) keep_together(*served, served->file);
 }
 
 }  // namespace
@@ -167,10 +177,9 @@ std::optional<Address> read_store_entry(TorchStore& store, const std::string& ke
 }
 
 void keep_for_latecomers(Served& served) {
-  if (!served.entry) return;
-  served.listeners.front()->keep(
-      std::make_shared<std::pair<std::shared_ptr<Listener>, std::shared_ptr<void>>>(
-          served.listeners.back(), StoreEntry::ending_elsewhere(std::move(served.entry))));
+  if (served.entry) {
+    keep_together(served, StoreEntry::ending_elsewhere(std::move(served.entry)));
+  }
 }
 
 std::vector<std::string> star_hosts(const Address& address, const Served& served) {
@@ -228,20 +237,12 @@ std::string create_served_address(const char* host) {
     }
   }
   // One listener of each kind serves all addresses of a process that name the same host.
-  struct Kept {
-    uint64_t generation = 0;
-    std::map<std::string, Served> by_host;
-  };
-  static Kept* kept = new Kept;
   std::lock_guard lock(global_mutex(GlobalLock::kServedAddresses));
-  if (kept->generation != process_generation()) {
-    kept->by_host.clear();
-    kept->generation = process_generation();
-  }
+  auto& by_host = kept().by_host;
   const std::string key = host == nullptr ? "" : host;
-  auto found = kept->by_host.find(key);
-  if (found == kept->by_host.end()) {
-    found = kept->by_host.emplace(key, serve_everywhere(host, random_hex(16))).first;
+  auto found = by_host.find(key);
+  if (found == by_host.end()) {
+    found = by_host.emplace(key, serve_everywhere(host, random_hex(16))).first;
   } else {
     // The sockets are the first address's; the secret is this one's own.
     found->second.address.token = random_hex(16);

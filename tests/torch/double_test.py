@@ -6,7 +6,7 @@ import sys
 import time
 import unittest
 
-from jobs import HERE, clean_environment, free_port
+from jobs import HERE, clean_environment, free_port, run_tests
 from store_double import Store
 
 LIMIT = 60
@@ -126,7 +126,4 @@ print(refused)
 
 
 if __name__ == "__main__":
-    result = unittest.main(verbosity=2, exit=False).result
-    bad = len(result.failures) + len(result.errors)
-    print(f"{result.testsRun - bad} passed, {bad} failed")
-    sys.exit(bad != 0)
+    run_tests()

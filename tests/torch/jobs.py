@@ -2,6 +2,8 @@
 import os
 import re
 import socket
+import sys
+import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -17,3 +19,11 @@ def clean_environment(**more):
                    if not re.match(r"RANK$|WORLD_SIZE$|LOCAL_|MASTER_|TORCHELASTIC_|SYMM_TOKEN", name)}
     environment.update({"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}, **more)
     return environment
+
+
+def run_tests():
+    """Those of the program's own file; ends with their count."""
+    result = unittest.main(verbosity=2, exit=False).result
+    bad = len(result.failures) + len(result.errors)
+    print(f"{result.testsRun - bad} passed, {bad} failed")
+    sys.exit(bad != 0)

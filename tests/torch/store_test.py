@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-from jobs import HERE, clean_environment, free_port
+from jobs import HERE, clean_environment, free_port, run_tests
 
 WORKER = os.path.join(HERE, "worker.py")
 LIMIT = 120
@@ -165,7 +165,4 @@ class Misconfigured(Jobs):
 
 
 if __name__ == "__main__":
-    result = unittest.main(verbosity=2, exit=False).result
-    bad = len(result.failures) + len(result.errors)
-    print(f"{result.testsRun - bad} passed, {bad} failed")
-    sys.exit(bad != 0)
+    run_tests()
