@@ -42,7 +42,7 @@ expect_version() {
 # expect_library NAME PROGRAM shared|static: whether libsymm.so is asked for at run time.
 expect_library() {
   local needs=static
-  if readelf -d "$2" | grep -q 'NEEDED.*libsymm\.so\.0'; then needs=shared; fi
+  if grep -q 'NEEDED.*libsymm\.so\.0' <<< "$(readelf -d "$2")"; then needs=shared; fi
   [ "$needs" = "$3" ] || fail "$1: linked $needs, not $3"
 }
 

@@ -77,7 +77,7 @@ step() {
 }
 
 # The number that the first line of ctest's report gives for a name.
-reported() { sed -n "s/.*[[:space:]]$2=\"\([0-9]*\)\".*/\1/p" "$1" | head -n 1; }
+reported() { sed -n "s/.*[[:space:]]$2=\"\([0-9]*\)\".*/\1/p;T;q" "$1"; }
 
 # tests PRESET [OPTION...]: all tests of a build, counted one by one.
 tests() {

@@ -47,7 +47,7 @@ grep -qE 'FLAGS_1.*NODELETE' "$work/dynamic" || fail "dlclose would unmap runnin
 grep -qE 'FLAGS_1.*NOW' "$work/dynamic" || fail "symbols are not bound at load (-z now)"
 readelf -lW "$shared" > "$work/segments"
 grep -q GNU_RELRO "$work/segments" || fail "no read-only relocations (-z relro)"
-if grep GNU_STACK "$work/segments" | grep -q RWE; then fail "the stack is executable"; fi
+if grep -q 'GNU_STACK.*RWE' "$work/segments"; then fail "the stack is executable"; fi
 if grep -qE '\((RPATH|RUNPATH|TEXTREL)\)' "$work/dynamic"; then
   fail "libsymm.so has a run path or text relocations"
 fi

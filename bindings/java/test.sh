@@ -40,7 +40,7 @@ step() {
 maven() { mvn -q -B -Dstyle.color=never -Dmaven.repo.local="$output/m2" "$@"; }
 
 # The attribute of a report's first line: tests, failures, errors, skipped.
-reported() { sed -n "s/^<testsuite .* $2=\"\([0-9]*\)\".*/\1/p" "$1" | head -n 1; }
+reported() { sed -n "s/^<testsuite .* $2=\"\([0-9]*\)\".*/\1/p;T;q" "$1"; }
 
 unit_tests() {
   local reports=$output/maven/surefire-reports status=0 report tests bad skipped all=0

@@ -60,7 +60,7 @@ status=0
 (cd "$here/tests" && timeout 1800 "$tools/bin/python" -m pytest -q -rs -p no:cacheprovider -o junit_family=xunit2 \
   --junitxml="$report" .) || status=$?
 # reported NAME: pytest's own count.
-reported() { sed -n "s/.*<testsuite [^>]*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$report" 2> /dev/null | head -n 1; }
+reported() { sed -n "s/.*<testsuite [^>]*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p;T;q" "$report" 2> /dev/null; }
 total=$(reported tests)
 bad=$(($(reported failures) + $(reported errors) + 0))
 skipped=$(reported skipped)
@@ -83,7 +83,7 @@ audit_abi() { "$tools/bin/abi3audit" --strict --report "$wheel"; }
 # A wheel that auditwheel has no more to do for, but to name it; and it still holds one libsymm, and works.
 audit_wheel() {
   PATH="$tools/bin:$PATH" "$tools/bin/auditwheel" repair -w "$work/repaired" "$wheel" &&
-    ls "$work/repaired" && ls "$work/repaired" | grep -q manylinux_2 &&
+    ls "$work/repaired" && compgen -G "$work/repaired/*manylinux_2*" > /dev/null &&
     [ "$("$tools/bin/python" -m zipfile -l "$work"/repaired/*.whl | grep -c '[.]so')" = 2 ] &&
     "$tools/bin/python" -m venv "$work/repaired-venv" &&
     "$work/repaired-venv/bin/python" -m pip install -q --no-index --find-links "$work/repaired" symm &&

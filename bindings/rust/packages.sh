@@ -76,7 +76,7 @@ digests() {
   echo "$digest"
 }
 # wants_shared PROGRAM: whether it is linked with libsymm.so.
-wants_shared() { readelf -d "$1" | grep -q 'NEEDED.*libsymm\.so'; }
+wants_shared() { grep -q 'NEEDED.*libsymm\.so' <<< "$(readelf -d "$1")"; }
 
 static_and_shared() {
   SYMM_STATIC=1 CARGO_TARGET_DIR=$products/target-static \

@@ -31,7 +31,7 @@ status=0
 (cd "$here" && timeout 900 "$products/venv/bin/python" -m pytest -q -rs -p no:cacheprovider --timeout 300 \
   --junitxml="$report" minilm_test.py) || status=$?
 # reported NAME: pytest's own count.
-reported() { sed -n "s/.*<testsuite [^>]*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$report" 2> /dev/null | head -n 1; }
+reported() { sed -n "s/.*<testsuite [^>]*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p;T;q" "$report" 2> /dev/null; }
 total=$(reported tests)
 failed=$(($(reported failures) + $(reported errors) + 0))
 skipped=$(reported skipped)

@@ -49,8 +49,10 @@ fi
 
 # run NAME PROGRAM LIBRARY_DIRECTORY: it uses the library of that directory, and ends well.
 run() {
-  LD_LIBRARY_PATH=$3 ldd "$2" | grep -qF "$(realpath "$3")/libsymm.so." ||
-    LD_LIBRARY_PATH=$3 ldd "$2" | grep -qF "$3/libsymm.so." || fail "$1: another libsymm.so is used"
+  local loaded
+  loaded=$(LD_LIBRARY_PATH=$3 ldd "$2")
+  grep -qF -e "$(realpath "$3")/libsymm.so." -e "$3/libsymm.so." <<< "$loaded" ||
+    fail "$1: another libsymm.so is used"
   LD_LIBRARY_PATH=$3 timeout 120 "$2" || fail "$1: the client failed"
   echo "ok: $1"
 }

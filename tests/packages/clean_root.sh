@@ -31,7 +31,7 @@ if [ "${5:-}" != inside ]; then
   # shellcheck disable=SC1091
   codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
   mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' 2> /dev/null |
-    awk -v name="$codename" '$2 == name && $3 == "main" {print $1; exit}')
+    awk -v name="$codename" '$2 == name && $3 == "main" && !found++ {print $1}')
   [ -n "$codename" ] && [ -n "$mirror" ] || skip "apt names no mirror of this system's release"
 
   cache=${SYMM_TEST_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/symm}
@@ -97,7 +97,8 @@ mapfile -t names < <(for deb in "$root"/tmp/packages/*.deb; do dpkg-deb -f "$deb
 in_root sh -c 'dpkg -i /tmp/packages/*.deb' > "$root/tmp/log" 2>&1 ||
   { cat "$root/tmp/log" >&2; fail "dpkg -i failed"; }
 [ -z "$(in_root dpkg --audit)" ] || fail "dpkg --audit: $(in_root dpkg --audit)"
-in_root ldconfig -p | grep -q "libsymm\.so\.${version%%.*} " || fail "the loader's cache lacks libsymm"
+# Not a pipe: grep -q ends at its match, and the writer would then die of SIGPIPE.
+grep -q "libsymm\.so\.${version%%.*} " <<< "$(in_root ldconfig -p)" || fail "the loader's cache lacks libsymm"
 echo "ok: ${names[*]} are installed"
 
 # runs NAME PROGRAM: two ranks add up, the way README.md starts them.

@@ -48,7 +48,7 @@ package() {
   for field in Maintainer Section Installed-Size Description; do
     [ -n "$(dpkg-deb -f "$deb" "$field")" ] || fail "$name: no $field"
   done
-  dpkg-deb -f "$deb" Depends | grep -qE "$depends" ||
+  grep -qE "$depends" <<< "$(dpkg-deb -f "$deb" Depends)" ||
     fail "$name: Depends is '$(dpkg-deb -f "$deb" Depends)', which is not as in $depends"
   dpkg-deb --fsys-tarfile "$deb" | tar -tv > "$work/list"
   if awk '$2 != "root/root"' "$work/list" | grep .; then fail "$name: the above is not root's"; fi
@@ -81,7 +81,8 @@ grep -qx "libsymm $major libsymm$major (>= $version)" "$work/control/shlibs" ||
 grep -q ldconfig "$work/control/triggers" || fail "libsymm$major does not renew the loader's cache"
 dpkg-deb --fsys-tarfile "$output/libsymm${major}_${version}_$architecture.deb" |
   tar -xO "./usr/lib/libsymm.so.$version" > "$work/stripped.so"
-if readelf -SW "$work/stripped.so" | grep -qE '\.(debug_info|symtab)'; then
+readelf -SW "$work/stripped.so" > "$work/sections"
+if grep -qE '\.(debug_info|symtab)' "$work/sections"; then
   fail "libsymm$major is not stripped"
 fi
 

@@ -22,7 +22,7 @@ agrees() {
   fi
 }
 # first FILE SED_EXPRESSION
-first() { sed -nE "$2" "$1" | head -n 1; }
+first() { sed -nE "$2;T;q" "$1"; }
 
 agrees CHANGELOG.md "$(first "$source/CHANGELOG.md" 's/^## ([0-9][0-9.]*).*/\1/p')"
 agrees symm.pc "$(first "$build/symm.pc" 's/^Version: *(.*)/\1/p')"
@@ -67,8 +67,8 @@ if [ -d "$source/bindings" ]; then
         ;;
       */pom.xml)
         # Of the project, not of what it depends on; a module may leave it to its parent.
-        said=$(sed '/<parent>/,/<\/parent>/d; /<dependenc/,$d; /<build>/,$d' "$file" |
-          sed -nE 's/.*<version>(.*)<\/version>.*/\1/p' | head -n 1)
+        said=$(first <(sed '/<parent>/,/<\/parent>/d; /<dependenc/,$d; /<build>/,$d' "$file") \
+          's/.*<version>(.*)<\/version>.*/\1/p')
         [ -n "$said" ] || said=$(first "$file" 's/.*<version>(.*)<\/version>.*/\1/p')
         agrees "$name" "$said"
         ;;
