@@ -41,6 +41,7 @@ CommOptions check_options(const symm_comm_options* user, const Comm* parent) {
   options.agreed = {size_t{128} << 20, 300000, 600000, 0};
   if (parent != nullptr) options = parent->options();
   if (given.name != nullptr) options.name = given.name;
+  if (given.nccl_path != nullptr) options.nccl_path = given.nccl_path;
   constexpr size_t kMostName = 1024;
   if (options.name.size() > kMostName) {
     throw Error(SYMM_INVALID_ARGUMENT, text("options.name has ", options.name.size(),
@@ -51,10 +52,6 @@ CommOptions check_options(const symm_comm_options* user, const Comm* parent) {
   if ((given.flags & ~kKnown) != 0) {
     throw Error(SYMM_UNSUPPORTED, text("options.flags has bits ", given.flags & ~kKnown,
                                        " that this version of symm does not know"));
-  }
-  if ((given.flags & SYMM_COMM_NCCL) != 0) {
-    throw Error(SYMM_UNSUPPORTED,
-                "options.flags has SYMM_COMM_NCCL, and this build of symm has no NCCL support");
   }
   if (given.reserved != 0) {
     throw Error(SYMM_UNSUPPORTED, text("options.reserved is ", given.reserved, "; it must be 0"));
@@ -79,10 +76,6 @@ symm_window_options check_options(const symm_window_options* user, bool may_have
   if ((options.flags & ~kKnown) != 0) {
     throw Error(SYMM_UNSUPPORTED, text("options.flags has bits ", options.flags & ~kKnown,
                                        " that this version of symm does not know"));
-  }
-  if ((options.flags & SYMM_WINDOW_NCCL) != 0) {
-    throw Error(SYMM_UNSUPPORTED,
-                "options.flags has SYMM_WINDOW_NCCL, and this build of symm has no NCCL support");
   }
   if ((options.flags & SYMM_WINDOW_FD) != 0 && !may_have_fd) {
     throw Error(SYMM_INVALID_ARGUMENT,

@@ -45,6 +45,12 @@ int32_t resolve_device(int32_t device) {
       text("device ", device, " is not known to this version of symm (symm_device in symm.h)"));
 }
 
+void refuse_nccl_on_cpu(int32_t device, bool wanted, const char* flag) {
+  if (device != SYMM_CPU || !wanted) return;
+  throw Error(SYMM_UNSUPPORTED, text("options.flags has ", flag,
+                                     ", and the communicator is on the CPU, where there is no NCCL"));
+}
+
 }  // namespace
 
 extern "C" {
@@ -107,6 +113,7 @@ symm_status symm_comm_create(const char* address, int32_t rank, int32_t size, in
       }
       checked = symm::check_options(options, nullptr);
       resolved = resolve_device(device);
+      refuse_nccl_on_cpu(resolved, checked.agreed.flags & SYMM_COMM_NCCL, "SYMM_COMM_NCCL");
       require(comm != nullptr, "comm is NULL");
     });
     auto handle = std::make_unique<symm_comm>();
@@ -127,6 +134,7 @@ symm_status symm_comm_split(symm_comm* comm, int32_t color, int32_t key,
                     text("color is ", color, "; it must be 0 or more, or SYMM_NO_COLOR"));
       }
       checked = symm::check_options(options, &inner);
+      refuse_nccl_on_cpu(inner.device(), checked.agreed.flags & SYMM_COMM_NCCL, "SYMM_COMM_NCCL");
     });
     auto handle = std::make_unique<symm_comm>();
     handle->comm = inner.split(color, key, checked, failure);
@@ -190,10 +198,9 @@ symm_status symm_comm_nccl(const symm_comm* comm, void** nccl) {
   return boundary("symm_comm_nccl", peek(comm), {}, [&] {
     const Comm& inner = *deref(comm);
     require(nccl != nullptr, "nccl is NULL");
-    throw Error(SYMM_UNSUPPORTED,
-                inner.device() == SYMM_CPU
-                    ? "this is a CPU communicator, which has no NCCL communicator inside"
-                    : "this version of symm has no NCCL communicator inside");
+    // It goes when the communicator fails.
+    inner.throw_if_failed();
+    *nccl = inner.backend().nccl();
   });
 }
 
@@ -201,12 +208,14 @@ symm_status symm_window_alloc(symm_comm* comm, size_t bytes, const symm_window_o
                               symm_window** window) {
   return boundary("symm_window_alloc", peek(comm), symm::error_buffer(options), [&] {
     Comm& inner = *deref(comm);
+    bool nccl = false;
     const symm::Failure failure = attempt([&] {
       require(window != nullptr, "window is NULL");
-      symm::check_options(options, false);
+      nccl = (symm::check_options(options, false).flags & SYMM_WINDOW_NCCL) != 0;
+      refuse_nccl_on_cpu(inner.device(), nccl, "SYMM_WINDOW_NCCL");
     });
     auto handle = std::make_unique<symm_window>();
-    handle->window = inner.alloc_window(bytes, failure);
+    handle->window = inner.alloc_window(bytes, nccl, failure);
     *window = handle.release();
   });
 }
@@ -219,8 +228,10 @@ symm_status symm_window_register(symm_comm* comm, void* pointer, size_t bytes,
     const symm::Failure failure = attempt([&] {
       require(window != nullptr, "window is NULL");
       const symm_window_options checked = symm::check_options(options, true);
-      memory = {pointer, bytes, (checked.flags & SYMM_WINDOW_FD) != 0, checked.fd,
-                checked.fd_offset};
+      const bool nccl = (checked.flags & SYMM_WINDOW_NCCL) != 0;
+      refuse_nccl_on_cpu(inner.device(), nccl, "SYMM_WINDOW_NCCL");
+      memory = {pointer,     bytes,             (checked.flags & SYMM_WINDOW_FD) != 0,
+                checked.fd,  checked.fd_offset, nccl};
     });
     memory.bytes = bytes;
     auto handle = std::make_unique<symm_window>();

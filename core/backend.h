@@ -29,6 +29,7 @@ struct CallersMemory {
   bool has_fd = false;
   int fd = -1;
   size_t fd_offset = 0;
+  bool nccl = false;  // an NCCL window too
 };
 
 // For symm_plan.
@@ -68,7 +69,8 @@ class Backend {
   virtual void set_up(Deadline deadline) = 0;
 
   // Collective. `failure` is what is wrong with this rank's call; it is taken into the agreement.
-  virtual std::shared_ptr<Window> alloc_window(uint64_t number, size_t bytes,
+  // `nccl`: an NCCL window too.
+  virtual std::shared_ptr<Window> alloc_window(uint64_t number, size_t bytes, bool nccl,
                                                const Failure& failure, Deadline deadline) = 0;
   virtual std::shared_ptr<Window> register_window(uint64_t number, const CallersMemory& memory,
                                                   const Failure& failure, Deadline deadline) = 0;
@@ -104,6 +106,8 @@ class Backend {
   virtual void describe(JsonWriter& json) const = 0;
   // How this rank reaches another, into that peer's object; true if it was said.
   virtual bool describe_peer(JsonWriter& json, int rank) const = 0;
+  // The ncclComm_t inside. Throws UNSUPPORTED where there is none.
+  virtual void* nccl() const = 0;
 };
 
 }  // namespace symm

@@ -29,6 +29,7 @@ class Window;
 struct CommOptions {
   std::string name;
   AgreedOptions agreed;
+  std::string nccl_path;  // "": one that is loaded, or the usual places
 };
 
 class Comm final : public ExitListener, public Keepable, public std::enable_shared_from_this<Comm> {
@@ -56,7 +57,7 @@ class Comm final : public ExitListener, public Keepable, public std::enable_shar
   void barrier(void* stream);
   // `owner`: the window, if it is one's; else the communicator itself.
   void all_reduce(const Call& call, const void* input, void* output, void* stream, Keepable& owner);
-  std::shared_ptr<Window> alloc_window(size_t bytes, const Failure& failure);
+  std::shared_ptr<Window> alloc_window(size_t bytes, bool nccl, const Failure& failure);
   std::shared_ptr<Window> register_window(const CallersMemory& memory, const Failure& failure);
   // The caller gave a handle up: the last of it goes once enqueued work is done with it.
   void retire(std::shared_ptr<void> last) { backend_->retire(std::move(last)); }
@@ -74,6 +75,9 @@ class Comm final : public ExitListener, public Keepable, public std::enable_shar
   // For its backend:
   Exchange::Gathered gather(const std::string& kind, Exchange::Contribution contribution,
                             Deadline deadline);
+  // Whether the next step will fail, or the communicator has: waiting for other ranks elsewhere is
+  // pointless. Any thread.
+  bool is_doomed() const;
   // Agreement: throws on every rank what failed on any.
   void agree(const std::string& kind, const Failure& failure, Deadline deadline);
   void watch_peers(std::vector<Fd> pidfds);

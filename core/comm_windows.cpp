@@ -4,15 +4,15 @@
 
 namespace symm {
 
-std::shared_ptr<Window> Comm::alloc_window(size_t bytes, const Failure& failure) {
+std::shared_ptr<Window> Comm::alloc_window(size_t bytes, bool nccl, const Failure& failure) {
   std::shared_ptr<Window> window;
   run([&] {
-    require_one_host("windows");
+    if (device() == SYMM_CPU) require_one_host("windows");
     Call call;
     call.form = Form::kWindowAlloc;
     call.count = bytes;
     backend_->begin_setup(call);
-    window = backend_->alloc_window(windows_made_++, bytes, failure, set_up_deadline());
+    window = backend_->alloc_window(windows_made_++, bytes, nccl, failure, set_up_deadline());
   });
   return window;
 }
@@ -20,7 +20,7 @@ std::shared_ptr<Window> Comm::alloc_window(size_t bytes, const Failure& failure)
 std::shared_ptr<Window> Comm::register_window(const CallersMemory& memory, const Failure& failure) {
   std::shared_ptr<Window> window;
   run([&] {
-    require_one_host("windows");
+    if (device() == SYMM_CPU) require_one_host("windows");
     Call call;
     call.form = Form::kWindowRegister;
     call.count = memory.bytes;

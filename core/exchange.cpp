@@ -300,6 +300,11 @@ void Exchange::leave() {
   });
 }
 
+bool Exchange::is_doomed() const {
+  std::lock_guard lock(shared_->mutex);
+  return shared_->fault || shared_->doomed;
+}
+
 bool Exchange::hub_left() const {
   std::lock_guard lock(shared_->mutex);
   return shared_->hub_left;

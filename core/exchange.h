@@ -61,6 +61,9 @@ class Exchange {
   using OnDoomed = std::function<void(const Failure&)>;
   void set_on_doomed(OnDoomed on_doomed);
 
+  // The same, asked: whether waiting for other ranks elsewhere is pointless. Any thread.
+  bool is_doomed() const;
+
   // Ends this rank's waits with a fault that came another way than through the star. Any thread.
   void end_with(const Failure& failure) { record_fault(shared_, failure); }
 

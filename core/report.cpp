@@ -12,6 +12,7 @@
 #include "core/cuda/support.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/nccl/library.h"
 #include "core/text.h"
 #include "kernels/cpu/reduce.h"
 
@@ -73,10 +74,8 @@ void machine(JsonWriter& json, bool may_start_cuda) {
   json.end_object();
   json.key("cuda");
   cuda::describe(json, may_start_cuda);
-  json.key("nccl").begin_object();
-  json.key("available").boolean(false);
-  json.key("reason").string("this build of symm has no support for it");
-  json.end_object();
+  json.key("nccl");
+  nccl::describe(json, may_start_cuda);
 }
 
 std::string device_text(int32_t device) {

@@ -18,8 +18,8 @@ class CpuBackend : public Backend {
   explicit CpuBackend(Comm& comm) : comm_(comm) {}
 
   void set_up(Deadline deadline) override;
-  std::shared_ptr<Window> alloc_window(uint64_t number, size_t bytes, const Failure& failure,
-                                       Deadline deadline) override;
+  std::shared_ptr<Window> alloc_window(uint64_t number, size_t bytes, bool nccl,
+                                       const Failure& failure, Deadline deadline) override;
   std::shared_ptr<Window> register_window(uint64_t number, const CallersMemory& memory,
                                           const Failure& failure, Deadline deadline) override;
   void check_stream(void* stream) const override;
@@ -36,6 +36,10 @@ class CpuBackend : public Backend {
   std::vector<AlgorithmRow> table() const override;
   void describe(JsonWriter& json) const override;
   bool describe_peer(JsonWriter&, int) const override { return false; }
+  void* nccl() const override {
+    throw Error(SYMM_UNSUPPORTED,
+                "this is a CPU communicator, which has no NCCL communicator inside");
+  }
 
  private:
   Comm& comm_;

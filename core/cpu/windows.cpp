@@ -48,7 +48,7 @@ std::vector<Part> decode_parts(const std::vector<Bytes>& blobs) {
 
 }  // namespace
 
-std::shared_ptr<Window> CpuBackend::alloc_window(uint64_t number, size_t bytes,
+std::shared_ptr<Window> CpuBackend::alloc_window(uint64_t number, size_t bytes, bool,
                                                  const Failure& failure, Deadline deadline) {
   const std::string key = text("window ", comm_.id(), ' ', number);
   const auto ranks = static_cast<size_t>(comm_.size());

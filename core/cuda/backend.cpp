@@ -37,7 +37,13 @@ class CudaBackend::Watch : public Reaper::Watched {
 
   void look() override {
     const auto comm = comm_.lock();
-    if (!comm || comm->fault_box().is_set() || !backend_.arena_->page().has_error()) return;
+    if (!comm || comm->fault_box().is_set()) return;
+    if (const auto nccl = backend_.nccl_comm()) {
+      const auto failure =
+          nccl->look(comm->options().agreed.wait_timeout_ms, backend_.someone_left());
+      if (failure) return comm->fail(*failure);
+    }
+    if (!backend_.arena_ || !backend_.arena_->page().has_error()) return;
     bool explained = false;
     const Failure failure = backend_.reported(&explained);
     if (!explained) {
@@ -62,6 +68,7 @@ CudaBackend::~CudaBackend() {
     const HostWork work(*context_);
     // In the order of who needs whom.
     slabs_.clear();
+    nccl_.reset();
     order_.reset();
     stream_.reset();
     arena_.reset();
@@ -71,21 +78,18 @@ CudaBackend::~CudaBackend() {
 }
 
 void CudaBackend::set_up(Deadline deadline) {
-  const int ranks = comm_.size();
-  // Step 1: everyone's GPU.
+  // Everyone's GPU.
   Exchange::Contribution facts;
   facts.failure = attempt([&] {
-    comm_.require_one_host("communicators");
     context_ = std::make_shared<const Context>(comm_.device());
     reaper_ = Reaper::acquire();
     const HostWork work(*context_);
     facts.blob = encode(describe_gpu(*context_, process_environment()));
-    if (comm_.size() > 1) facts.fd = open_own_pidfd();
+    if (comm_.size() > 1 && comm_.one_host()) facts.fd = open_own_pidfd();
   });
   auto everyones = comm_.gather(kCreate, std::move(facts), deadline);
 
-  // Step 2: the verdict on them, and this rank's own part.
-  std::shared_ptr<Fd> own;
+  // The verdict on them, and what any communicator needs. A failure is told in the next step.
   const Failure made = attempt([&] {
     everyones.check_fds();
     std::vector<GpuInfo> infos;
@@ -94,46 +98,47 @@ void CudaBackend::set_up(Deadline deadline) {
     const HostWork work(*context_);
     stream_ = std::make_unique<Stream>(context_);
     order_ = std::make_unique<Order>(context_, reaper_);
-    slices_ = std::make_unique<Slices>(ranks, gpus_.granularity);
-    if (ranks == 1) return;
-    for (int rank = 0; rank < ranks; ++rank) {
-      check_peer(*context_, gpus_.of_rank[static_cast<size_t>(rank)], rank);
-    }
+    slices_ = std::make_unique<Slices>(comm_.size(), gpus_.granularity);
+  });
+  const bool wants_nccl = (comm_.options().agreed.flags & SYMM_COMM_NCCL) != 0;
+  if (comm_.size() == 1) {
+    comm_.agree(kCreate, made, deadline);
+  } else if (apart()) {
+    set_up_apart(made, std::move(everyones.fds), deadline);
+  } else {
+    set_up_domain(made, std::move(everyones.fds), deadline);
+  }
+  if (wants_nccl || apart()) set_up_nccl(deadline);
+}
+
+void CudaBackend::set_up_domain(const Failure& failure, std::vector<Fd> pidfds, Deadline deadline) {
+  const int ranks = comm_.size();
+  std::shared_ptr<Fd> own;
+  const Failure made = attempt([&] {
+    if (failure.status != SYMM_OK) throw Error(failure.status, failure.message, failure.rank);
+    const HostWork work(*context_);
     functions_ = std::make_unique<Functions>(ranks);
     arena_ = std::make_unique<Arena>(context_, gpus_.agreed, comm_.rank(), comm_.id(),
                                      gpus_.granularity);
     own = arena_->make_own();
   });
-  if (ranks == 1) {
-    comm_.agree(kCreate, made, deadline);
-    return;
-  }
   auto arenas = comm_.gather(kCreate, {made, {}, own}, deadline);
 
-  // Step 3: the others' arenas, and rank 0's page of host memory.
-  std::shared_ptr<Fd> page;
-  const std::string key = text("leavers ", comm_.id());
+  // The others' arenas, and rank 0's page of host memory.
   const Failure mapped = attempt([&] {
     arenas.check_fds();
-    {
-      const HostWork work(*context_);
-      arena_->map_peers(arenas.fds);
-    }
-    if (comm_.rank() != 0) return;
-    page = create_memfd("symm-leavers", page_size());
-    leavers_ = shared_mapping(key, *page, 0, page_size());
+    const HostWork work(*context_);
+    arena_->map_peers(arenas.fds);
   });
   arenas.fds.clear();
-  auto pages = comm_.gather(kCreate, {mapped, {}, page}, deadline);
+  share_leavers(mapped, deadline);
 
-  // Step 4: everyone reaches this rank's memory, and it is as the first operation needs it.
+  // Everyone reaches this rank's memory, and it is as the first operation needs it.
   const Failure checked = attempt([&] {
-    pages.check_fds();
     {
       const HostWork work(*context_);
       arena_->check_probes();
     }
-    if (comm_.rank() != 0) leavers_ = shared_mapping(key, pages.fds[0], 0, page_size());
     params_.timeout_ns = static_cast<uint64_t>(comm_.options().agreed.wait_timeout_ms) * 1000000;
     params_.error = arena_->page().error_on_device();
     params_.own = arena_->base(comm_.rank());
@@ -143,15 +148,38 @@ void CudaBackend::set_up(Deadline deadline) {
     params_.layout = arena_->layout();
     params_.rank = comm_.rank();
     params_.size = ranks;
-    comm_.watch_peers(std::move(everyones.fds));
-    watch_ = std::make_shared<Watch>(comm_.weak_from_this(), *this);
-    reaper_->watch(watch_);
+    begin_watch(std::move(pidfds));
   });
   comm_.agree(kCreate, checked, deadline);
 }
 
+void CudaBackend::begin_watch(std::vector<Fd> pidfds) {
+  if (comm_.one_host()) comm_.watch_peers(std::move(pidfds));
+  watch_ = std::make_shared<Watch>(comm_.weak_from_this(), *this);
+  reaper_->watch(watch_);
+}
+
+// Two steps of which the first carries `failure`: rank 0 makes the page, the others map it.
+void CudaBackend::share_leavers(Failure failure, Deadline deadline) {
+  const std::string key = text("leavers ", comm_.id());
+  std::shared_ptr<Fd> page;
+  if (failure.status == SYMM_OK && comm_.rank() == 0) {
+    failure = attempt([&] {
+      page = create_memfd("symm-leavers", page_size());
+      leavers_ = shared_mapping(key, *page, 0, page_size());
+    });
+  }
+  const auto pages = comm_.gather(kCreate, {failure, {}, page}, deadline);
+  const Failure mapped = attempt([&] {
+    pages.check_fds();
+    if (comm_.rank() != 0) leavers_ = shared_mapping(key, pages.fds[0], 0, page_size());
+  });
+  comm_.agree(kCreate, mapped, deadline);
+}
+
 void CudaBackend::raise(const Failure& failure) {
   if (arena_) arena_->raise(failure.status);
+  if (const auto nccl = nccl_comm()) nccl->abort();
 }
 
 Failure CudaBackend::reported(bool* explained) const {
@@ -189,6 +217,13 @@ Failure CudaBackend::reported(bool* explained) const {
 }
 
 std::optional<Failure> CudaBackend::fault() const {
+  if (const auto nccl = nccl_comm()) {
+    if (auto failure = nccl->asynchronous_error()) return failure;
+  }
+  return fault_before_call();
+}
+
+std::optional<Failure> CudaBackend::fault_before_call() const {
   if (!arena_ || !arena_->page().has_error()) return std::nullopt;
   bool explained = false;
   const Failure failure = reported(&explained);
@@ -203,8 +238,6 @@ std::optional<Failure> CudaBackend::fault() const {
   return failure;
 }
 
-std::optional<Failure> CudaBackend::fault_before_call() const { return fault(); }
-
 void CudaBackend::finish() noexcept {
   Reaper::stop_at_exit();
   try {
@@ -215,6 +248,7 @@ void CudaBackend::finish() noexcept {
     while (last && !last->is_done() && !deadline.passed()) {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
+    NcclComm::settle(deadline);
   } catch (const std::exception&) {
     // The driver has ended before the program: nothing runs any more.
   }
@@ -231,6 +265,7 @@ void CudaBackend::leave() {
 }
 
 bool CudaBackend::has_left(int rank) const {
+  if (!leavers_) return false;
   const auto* leavers = reinterpret_cast<const Leavers*>(leavers_->data());
   return leavers->left[rank].load(std::memory_order_acquire) != 0;
 }
@@ -249,6 +284,19 @@ CallPlan CudaBackend::plan(const Call& call) const {
     result.reason = "the communicator has one rank";
     return result;
   }
+  if (apart()) {
+    result.algorithm = "nccl";
+    result.reason = text("the ranks are in ", gpus_.domains.count, " peer domains (",
+                         gpus_.domains.text(),
+                         "); through NCCL the order of operands is NCCL's, and calls that differ "
+                         "between ranks are not recognised");
+    const bool fits = comm_.size() <= kMostRanks &&
+                      gpus_.agreed.scratch_bytes >= least_scratch(comm_.size());
+    const Algorithm other =
+        fits ? cuda::plan(gpus_.agreed, call).algorithm : Algorithm::kLowLatency;
+    result.faster.push_back({algorithm_name(other), gpus_.domains.why});
+    return result;
+  }
   const Plan chosen = cuda::plan(gpus_.agreed, call);
   const uint64_t count = chosen.parts > 1 ? chosen.part_count : call.count;
   const Launch grid = cuda::launch(gpus_.agreed, chosen, call, count);
@@ -265,6 +313,7 @@ CallPlan CudaBackend::plan(const Call& call) const {
 std::vector<AlgorithmRow> CudaBackend::table() const {
   std::vector<AlgorithmRow> rows;
   if (comm_.size() == 1) return {{SIZE_MAX, algorithm_name(Algorithm::kCopy)}};
+  if (apart()) return {{SIZE_MAX, "nccl"}};
   constexpr size_t kMostBytes = size_t{1} << 32;
   for (size_t bytes = sizeof(float); bytes <= kMostBytes; bytes *= 2) {
     Call call;
@@ -291,6 +340,8 @@ void CudaBackend::describe(JsonWriter& json) const {
   json.key("ranks_on_a_gpu").number(gpus_.agreed.most_ranks_on_a_gpu);
   json.key("dependent_launch").boolean(gpus_.agreed.dependent_launch);
   json.key("arena_bytes").number(arena_ ? arena_->layout().bytes : 0);
+  json.key("domains").number(gpus_.domains.count);
+  describe_nccl(json);
 }
 
 bool CudaBackend::describe_peer(JsonWriter& json, int rank) const {
@@ -301,6 +352,15 @@ bool CudaBackend::describe_peer(JsonWriter& json, int rank) const {
   const bool same_process =
       peer.process_id == comm_.roster()[static_cast<size_t>(comm_.rank())].process_id;
   json.key("gpu").string(uuid_text(theirs.uuid));
+  json.key("domain").number(gpus_.domains.of_rank[static_cast<size_t>(rank)]);
+  const std::string why =
+      why_apart(gpus_.of_rank, comm_.roster(), std::min(rank, comm_.rank()),
+                std::max(rank, comm_.rank()));
+  if (apart()) {
+    json.key("path").string("nccl");
+    json.key("why_not_better").string(why.empty() ? gpus_.domains.why : why);
+    return true;
+  }
   const std::string how = theirs.uuid == mine.uuid ? "same GPU" : "peer access";
   json.key("path").string(text(how, same_process ? ", same process" : ", memory mapped by fd"));
   return true;

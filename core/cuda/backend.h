@@ -1,4 +1,8 @@
-// The backend of ranks on GPUs of one host.
+// The backend of ranks on GPUs.
+//
+// Ranks that all reach each other's memory, one peer domain, use the kernels of kernels/cuda. Where
+// they do not (several hosts, no peer access), NCCL does what is to be done among all of them, and
+// there are no windows.
 #ifndef SYMM_CORE_CUDA_BACKEND_H_
 #define SYMM_CORE_CUDA_BACKEND_H_
 
@@ -13,6 +17,7 @@
 #include "core/cuda/arena.h"
 #include "core/cuda/device.h"
 #include "core/cuda/functions.h"
+#include "core/cuda/nccl_comm.h"
 #include "core/cuda/order.h"
 #include "core/cuda/reaper.h"
 #include "core/cuda/slices.h"
@@ -26,8 +31,8 @@ class CudaBackend : public Backend {
   ~CudaBackend() override;
 
   void set_up(Deadline deadline) override;
-  std::shared_ptr<Window> alloc_window(uint64_t number, size_t bytes, const Failure& failure,
-                                       Deadline deadline) override;
+  std::shared_ptr<Window> alloc_window(uint64_t number, size_t bytes, bool nccl,
+                                       const Failure& failure, Deadline deadline) override;
   std::shared_ptr<Window> register_window(uint64_t number, const CallersMemory& memory,
                                           const Failure& failure, Deadline deadline) override;
   void check_stream(void*) const override {}  // begin() does, where it costs least
@@ -46,12 +51,13 @@ class CudaBackend : public Backend {
   std::vector<AlgorithmRow> table() const override;
   void describe(JsonWriter& json) const override;
   bool describe_peer(JsonWriter& json, int rank) const override;
+  void* nccl() const override;
 
  private:
   class Watch;
   // Words that ranks of several processes share on the host, to tell leaving from dying.
   struct Leavers {
-    std::atomic<uint32_t> left[kMostRanks];
+    std::atomic<uint32_t> left[symm::kMostRanks];
   };
   // Windows that this rank has freed and not yet told; outlives the backend by its windows.
   struct Freed {
@@ -61,7 +67,31 @@ class CudaBackend : public Backend {
   struct SliceKeeper;
   using Mappings = std::vector<std::shared_ptr<Mapping>>;  // by rank
 
+  // Not one peer domain: NCCL does everything.
+  bool apart() const { return gpus_.domains.count > 1; }
+  // Steps of creation. What each needs of the one before is in members.
+  void set_up_domain(const Failure& failure, std::vector<Fd> pidfds, Deadline deadline);
+  void set_up_apart(const Failure& failure, std::vector<Fd> pidfds, Deadline deadline);
+  void set_up_nccl(Deadline deadline);
+  void begin_watch(std::vector<Fd> pidfds);
+  void share_leavers(Failure failure, Deadline deadline);
+  int someone_left() const;
+  std::shared_ptr<NcclComm> nccl_comm() const;
+  // Collective. What keeps an NCCL window over this rank's memory; null where there are none.
+  std::shared_ptr<void> make_nccl_window(const char* kind, void* pointer, size_t bytes,
+                                         std::shared_ptr<void> keep, Deadline deadline);
+  // 1 + the number of a live window of symm_window_register over that very memory, or 0.
+  uint64_t nccl_window_over(void* pointer, size_t bytes) const;
+  // Collective. `same_as` has what every rank's nccl_window_over() said.
+  std::shared_ptr<void> register_nccl_window(uint64_t number, void* pointer, size_t bytes,
+                                             const std::vector<uint64_t>& same_as,
+                                             Deadline deadline);
+  void require_one_domain() const;
+  void describe_nccl(JsonWriter& json) const;
+
   void enqueue(const Call& call, const void* input, void* output, CUstream stream, Keepable& owner);
+  void enqueue_nccl(const Call& call, const void* input, void* output, CUstream stream,
+                    Keepable& owner);
   void launch(const Call& call, const std::byte* input, std::byte* output, CUstream stream);
   // The failure that the error record tells of; `explained` if it names whose fault it is.
   Failure reported(bool* explained) const;
@@ -90,6 +120,18 @@ class CudaBackend : public Backend {
   std::shared_ptr<symm::Mapping> leavers_;
   std::shared_ptr<Watch> watch_;
   Params params_{};  // what is the same in every launch
+
+  mutable std::mutex nccl_mutex_;
+  std::shared_ptr<NcclComm> nccl_;  // null unless needed or asked for
+  std::string no_nccl_windows_;     // why the last one that was asked for is none
+  // Registered memory that is an NCCL window: NCCL does not stand a second one over it.
+  struct NcclMemory {
+    void* pointer;
+    size_t bytes;
+    uint64_t window;  // the number of the first that asked for it
+    std::weak_ptr<void> registered;
+  };
+  std::vector<NcclMemory> nccl_memory_;
 
   std::unique_ptr<Slices> slices_;
   std::map<uint64_t, Mappings> slabs_;

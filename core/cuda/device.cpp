@@ -15,6 +15,7 @@ namespace {
 
 // The driver's own default of hardware queues.
 constexpr int kDefaultConnections = 8;
+constexpr int kMostGpus = 256;  // that one process sees
 
 int gpu_count() {
   int count = 0;
@@ -66,6 +67,40 @@ int connections(const Environment& environment) {
     return kDefaultConnections;
   }
   return std::min(number, 32);
+}
+
+// The GPUs of this process whose memory this one cannot access.
+std::vector<Uuid> unreachable_from(const Context& context) {
+  std::vector<Uuid> uuids;
+  for (int ordinal = 0; ordinal < std::min(gpu_count(), kMostGpus); ++ordinal) {
+    if (ordinal == context.ordinal()) continue;
+    CUdevice device = 0;
+    int can = 0;
+    SYMM_CUDA_CHECK(cuDeviceGet, (&device, ordinal));
+    SYMM_CUDA_CHECK(cuDeviceCanAccessPeer, (&can, context.device(), device));
+    if (can == 0) uuids.push_back(uuid_of(device));
+  }
+  return uuids;
+}
+
+int32_t domain_ranks(const Environment& environment) {
+  const auto value = environment(kDomainRanks);
+  if (!value || value->empty()) return 0;
+  int32_t number = 0;
+  const char* end = value->data() + value->size();
+  const auto read = std::from_chars(value->data(), end, number);
+  if (read.ec == std::errc() && read.ptr == end && number > 0) return number;
+  throw Error(SYMM_INVALID_ARGUMENT,
+              text(kDomainRanks, " is \"", *value,
+                   "\"; it takes a number of ranks above 0, and is for tests: unset it"));
+}
+
+Uuid read_uuid(Reader* r) {
+  Uuid uuid;
+  const std::string bytes = r->string(uuid.size());
+  if (bytes.size() != uuid.size()) throw WireError("a GPU's UUID of another length");
+  std::copy(bytes.begin(), bytes.end(), uuid.begin());
+  return uuid;
 }
 
 // "rank 0 -> GPU 0 of host a (GPU-..., NVIDIA H200), rank 1 -> ...".
@@ -151,6 +186,8 @@ GpuInfo describe_gpu(const Context& context, const Environment& environment) {
   SYMM_CUDA_CHECK(cuMemGetAllocationGranularity,
                   (&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
   info.granularity = granularity;
+  info.unreachable = unreachable_from(context);
+  info.domain_ranks = domain_ranks(environment);
   return info;
 }
 
@@ -163,21 +200,26 @@ Bytes encode(const GpuInfo& info) {
   w.i32(info.multiprocessors);
   w.i32(info.max_connections);
   w.u64(info.granularity);
+  w.u32(static_cast<uint32_t>(info.unreachable.size()));
+  for (const Uuid& uuid : info.unreachable) w.string(std::string(uuid.begin(), uuid.end()));
+  w.i32(info.domain_ranks);
   return w.take();
 }
 
 GpuInfo decode_gpu_info(const Bytes& blob) {
   Reader r(blob);
   GpuInfo info;
-  const std::string uuid = r.string(info.uuid.size());
-  if (uuid.size() != info.uuid.size()) throw WireError("a GPU's UUID of another length");
-  std::copy(uuid.begin(), uuid.end(), info.uuid.begin());
+  info.uuid = read_uuid(&r);
   info.name = r.string(kMostText);
   info.ordinal = r.i32();
   info.capability = r.i32();
   info.multiprocessors = r.i32();
   info.max_connections = r.i32();
   info.granularity = r.u64();
+  const uint32_t unreachable = r.u32();
+  if (unreachable > kMostGpus) throw WireError("too many GPUs");
+  for (uint32_t i = 0; i < unreachable; ++i) info.unreachable.push_back(read_uuid(&r));
+  info.domain_ranks = r.i32();
   r.end();
   return info;
 }
@@ -188,9 +230,20 @@ Gpus conclude(std::vector<GpuInfo> of_rank, const std::vector<RankInfo>& roster,
   gpus.of_rank = std::move(of_rank);
   Agreed& agreed = gpus.agreed;
   agreed.size = static_cast<int>(gpus.of_rank.size());
-  if (agreed.size > kMostRanks) {
-    throw Error(SYMM_UNSUPPORTED, text(agreed.size, " ranks are more than the ", kMostRanks,
-                                       " that a communicator of GPUs can have; split by host"));
+  for (size_t rank = 1; rank < gpus.of_rank.size(); ++rank) {
+    const int32_t theirs = gpus.of_rank[rank].domain_ranks;
+    const int32_t first = gpus.of_rank[0].domain_ranks;
+    if (theirs == first) continue;
+    throw Error(SYMM_INVALID_ARGUMENT,
+                text(kDomainRanks, " differs: rank ", rank, " has ", theirs, ", rank 0 ", first,
+                     " (0: it is not set); it must be the same on every rank"),
+                static_cast<int>(rank));
+  }
+  gpus.domains = find_domains(gpus.of_rank, roster);
+  if (gpus.domains.count == 1 && agreed.size > kMostRanks) {
+    throw Error(SYMM_UNSUPPORTED,
+                text(agreed.size, " ranks are more than the ", kMostRanks,
+                     " that a communicator of GPUs of one host can have; split it"));
   }
   std::map<Uuid, std::vector<size_t>> on_gpu;
   std::map<std::pair<Uuid, std::string>, int> of_process;
@@ -205,6 +258,9 @@ Gpus conclude(std::vector<GpuInfo> of_rank, const std::vector<RankInfo>& roster,
     agreed.multiprocessors = std::min(agreed.multiprocessors, info.multiprocessors);
     agreed.dependent_launch = agreed.dependent_launch && info.capability >= 90;
     gpus.granularity = std::max(gpus.granularity, info.granularity);
+    if (rank == 0 || info.capability < gpus.least_capability) {
+      gpus.least_capability = info.capability;
+    }
     if (others.size() > 1 && (options.flags & SYMM_COMM_SHARE_GPU) == 0) {
       throw Error(SYMM_INVALID_ARGUMENT,
                   text("ranks ", others[0], " and ", rank,
@@ -227,41 +283,13 @@ Gpus conclude(std::vector<GpuInfo> of_rank, const std::vector<RankInfo>& roster,
   }
   agreed.sole = (options.flags & SYMM_COMM_SOLE) != 0;
   agreed.scratch_bytes = options.scratch_bytes;
+  if (gpus.domains.count > 1) return gpus;
   if (agreed.size > 1 && agreed.scratch_bytes < least_scratch(agreed.size)) {
     throw Error(SYMM_INVALID_ARGUMENT,
                 text("scratch_bytes is ", agreed.scratch_bytes, "; ", agreed.size, " ranks need ",
                      least_scratch(agreed.size), " at least, 0 takes the default"));
   }
   return gpus;
-}
-
-int find_gpu(const Uuid& uuid) {
-  int count = 0;
-  SYMM_CUDA_CHECK(cuDeviceGetCount, (&count));
-  for (int ordinal = 0; ordinal < count; ++ordinal) {
-    CUdevice device = 0;
-    SYMM_CUDA_CHECK(cuDeviceGet, (&device, ordinal));
-    if (uuid_of(device) == uuid) return ordinal;
-  }
-  return -1;
-}
-
-void check_peer(const Context& own, const GpuInfo& peer, int rank) {
-  const int ordinal = find_gpu(peer.uuid);
-  // Not visible here, so that nobody can be asked; whether its memory can be mapped will show.
-  if (ordinal < 0 || ordinal == own.ordinal()) return;
-  CUdevice device = 0;
-  SYMM_CUDA_CHECK(cuDeviceGet, (&device, ordinal));
-  int can = 0;
-  SYMM_CUDA_CHECK(cuDeviceCanAccessPeer, (&can, own.device(), device));
-  if (can == 0) {
-    throw Error(SYMM_UNSUPPORTED,
-                text("GPU ", own.ordinal(), " cannot access the memory of rank ", rank, "'s GPU ",
-                     ordinal, " (", uuid_text(peer.uuid),
-                     "): there is no NVLink or PCIe peer access between them (nvidia-smi topo -p2p "
-                     "rw); split the communicator by what can reach each other"),
-                rank);
-  }
 }
 
 }  // namespace symm::cuda

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/cuda/context.h"
+#include "core/cuda/domains.h"
 #include "core/cuda/plan.h"
 #include "core/environment.h"
 #include "core/messages.h"
@@ -31,7 +32,11 @@ struct GpuInfo {
   int32_t multiprocessors = 0;
   int32_t max_connections = 8;  // CUDA_DEVICE_MAX_CONNECTIONS, or the driver's own default
   uint64_t granularity = 0;     // of cuMemCreate
+  std::vector<Uuid> unreachable;  // GPUs that its process sees, and that this one cannot access
+  int32_t domain_ranks = 0;       // kDomainRanks, or 0
 };
+// A variable for tests: consecutive ranks, so many each, are to be taken for a peer domain.
+constexpr char kDomainRanks[] = "SYMM_DOMAIN_RANKS";
 GpuInfo describe_gpu(const Context& context, const Environment& environment);
 Bytes encode(const GpuInfo& info);
 GpuInfo decode_gpu_info(const Bytes& blob);
@@ -39,19 +44,16 @@ GpuInfo decode_gpu_info(const Bytes& blob);
 // What all ranks conclude from everyone's GPUs, alike.
 struct Gpus {
   std::vector<GpuInfo> of_rank;
-  Agreed agreed;
+  Domains domains;
+  Agreed agreed;                // of one domain; of several only the size and the GPUs' kinds count
   uint64_t granularity = 0;  // the greatest
+  int least_capability = 0;  // 90 for 9.0
 };
 // Throws INVALID_ARGUMENT where ranks share a GPU and may not, with the table rank -> GPU; where a
 // process has more ranks on a GPU than CUDA_DEVICE_MAX_CONNECTIONS allows to run at once; or where
-// scratch_bytes is too small.
+// scratch_bytes is too small. UNSUPPORTED where one domain has too many ranks.
 Gpus conclude(std::vector<GpuInfo> of_rank, const std::vector<RankInfo>& roster,
               const AgreedOptions& options);
-
-// Throws UNSUPPORTED where this process sees that GPU and knows that it cannot reach it.
-void check_peer(const Context& own, const GpuInfo& peer, int rank);
-// The ordinal here of a GPU, or -1 where this process does not see it.
-int find_gpu(const Uuid& uuid);
 
 }  // namespace symm::cuda
 

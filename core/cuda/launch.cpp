@@ -36,6 +36,7 @@ void CudaBackend::enqueue(const Call& call, const void* input, void* output, CUs
   const bool copies = comm_.size() == 1;
   // Alone there is nothing to wait for, and in place nothing to copy.
   if (copies && (call.count == 0 || input == output)) return;
+  if (apart()) return enqueue_nccl(call, input, output, stream, owner);
   const Order::Turn turn = order_->begin(stream, owner);
   if (copies) {
     SYMM_CUDA_CHECK(cuMemcpyAsync,
@@ -45,6 +46,26 @@ void CudaBackend::enqueue(const Call& call, const void* input, void* output, CUs
     launch(call, static_cast<const std::byte*>(input), static_cast<std::byte*>(output), stream);
   }
   order_->end(turn, stream);
+}
+
+void CudaBackend::enqueue_nccl(const Call& call, const void* input, void* output, CUstream stream,
+                               Keepable& owner) {
+  // NCCL enqueues nothing for it either.
+  if (call.count == 0 && call.form != Form::kBarrier) return;
+  if ((call.dtype == SYMM_FLOAT8_E4M3 || call.dtype == SYMM_FLOAT8_E5M2) &&
+      gpus_.least_capability < 90) {
+    throw Error(SYMM_UNSUPPORTED,
+                text("dtype is ", dtype_name(call.dtype), ", and between peer domains NCCL adds "
+                     "8-bit floats only on GPUs of compute capability 9.0 and up; a rank's has ",
+                     gpus_.least_capability / 10, '.', gpus_.least_capability % 10));
+  }
+  const auto nccl = nccl_comm();
+  const Order::Turn turn = order_->begin(stream, owner);
+  std::shared_ptr<Event> before;
+  if (!turn.captured) before = nccl->mark(stream);
+  nccl->enqueue(call, input, output, stream, turn.captured);
+  order_->end(turn, stream);
+  if (!turn.captured) nccl->watch(call, std::move(before), order_->last());
 }
 
 void CudaBackend::launch(const Call& call, const std::byte* input, std::byte* output,

@@ -73,10 +73,11 @@ Order::Turn Order::begin(CUstream stream, Keepable& owner) {
                                   [&](const Capture& c) { return c.id == turn.capture; });
   if (found == captures_.end()) {
     if (captures_.size() == kMostCaptures) captures_.pop_front();
-    captures_.push_back({turn.capture, turn.stream, nullptr, {}});
-  } else if (found->stream != turn.stream && found->node != nullptr) {
+    captures_.push_back({turn.capture, turn.stream, {}, {}});
+  } else if (found->stream != turn.stream && !found->nodes.empty()) {
     SYMM_CUDA_CHECK(cuStreamUpdateCaptureDependencies,
-                    (stream, &found->node, nullptr, 1, CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
+                    (stream, found->nodes.data(), nullptr, found->nodes.size(),
+                     CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
   }
   retain(turn, owner.keep());
   return turn;
@@ -115,11 +116,8 @@ void Order::end(const Turn& turn, CUstream stream) {
     if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
       refuse_stream(stream, "has a capture that another thread's call has broken meanwhile");
     }
-    // The one node that what comes next on the stream depends on: the last of this call.
-    if (count != 1) {
-      throw Error(SYMM_INTERNAL, text("a captured call left ", count, " nodes to depend on"));
-    }
-    capture.node = nodes[0];
+    // What comes next on the stream depends on them: a kernel of ours is one, NCCL may leave several.
+    capture.nodes.assign(nodes, nodes + count);
     capture.stream = turn.stream;
     return;
   }

@@ -62,7 +62,7 @@ class Order {
   struct Capture {
     cuuint64_t id;
     unsigned long long stream;  // of its last call
-    CUgraphNode node = nullptr;
+    std::vector<CUgraphNode> nodes{};  // that what follows its last call depends on
     std::vector<std::weak_ptr<void>> kept;
   };
   // The latest; older ones have ended, or nobody has so many at once.

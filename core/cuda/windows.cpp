@@ -24,12 +24,14 @@ constexpr int kSettleMs = 1000;
 // What a rank says in symm_window_alloc.
 struct AllocPart {
   uint64_t bytes = 0;
+  bool nccl = false;
   std::vector<uint64_t> freed;
 };
 
 Bytes encode(const AllocPart& part) {
   Writer w;
   w.u64(part.bytes);
+  w.u8(part.nccl);
   w.u32(static_cast<uint32_t>(part.freed.size()));
   for (const uint64_t window : part.freed) w.u64(window);
   return w.take();
@@ -39,6 +41,7 @@ AllocPart decode_alloc_part(const Bytes& blob) {
   Reader r(blob);
   AllocPart part;
   part.bytes = r.u64();
+  part.nccl = r.u8() != 0;
   const uint32_t count = r.u32();
   if (count > kMostTold) throw WireError("too many freed windows");
   for (uint32_t i = 0; i < count; ++i) part.freed.push_back(r.u64());
@@ -52,6 +55,8 @@ struct RegisterPart {
   uint64_t bytes = 0;
   uint64_t offset = 0;
   uint64_t pointer = 0;  // for ranks of the same process
+  bool nccl = false;
+  uint64_t same_as = 0;  // CudaBackend::nccl_window_over()
   CUipcMemHandle ipc{};
   std::vector<uint64_t> sizes;
 };
@@ -61,6 +66,8 @@ Bytes encode(const RegisterPart& part) {
   w.u64(part.bytes);
   w.u64(part.offset);
   w.u64(part.pointer);
+  w.u8(part.nccl);
+  w.u64(part.same_as);
   w.string(std::string(part.ipc.reserved, sizeof part.ipc.reserved));
   w.u32(static_cast<uint32_t>(part.sizes.size()));
   for (const uint64_t size : part.sizes) w.u64(size);
@@ -73,6 +80,8 @@ RegisterPart decode_register_part(const Bytes& blob) {
   part.bytes = r.u64();
   part.offset = r.u64();
   part.pointer = r.u64();
+  part.nccl = r.u8() != 0;
+  part.same_as = r.u64();
   const std::string ipc = r.string(sizeof part.ipc.reserved);
   if (ipc.size() != sizeof part.ipc.reserved) throw WireError("an IPC handle of another length");
   std::copy(ipc.begin(), ipc.end(), part.ipc.reserved);
@@ -83,11 +92,41 @@ RegisterPart decode_register_part(const Bytes& blob) {
   return part;
 }
 
+// Every rank has the same wishes before it, by rank, so that every rank comes to the same verdict.
+void check_same_flag(const std::vector<bool>& nccl) {
+  for (size_t rank = 1; rank < nccl.size(); ++rank) {
+    if (nccl[rank] == nccl[0]) continue;
+    throw Error(SYMM_INVALID_ARGUMENT,
+                text("options.flags differ: SYMM_WINDOW_NCCL is ", nccl[0] ? "set" : "not set",
+                     " on rank 0 and ", nccl[rank] ? "set" : "not set", " on rank ", rank,
+                     "; it must be the same on every rank"),
+                static_cast<int>(rank));
+  }
+}
+
 std::string slab_key(const std::string& comm, uint64_t window, int rank) {
   return text("window ", comm, ' ', window, ' ', rank);
 }
 
 }  // namespace
+
+// What NCCL would refuse, or worse, on some ranks only.
+void check_nccl_memory(const Shareable& memory, const void* pointer) {
+  constexpr size_t kAlignment = 4096;
+  if (memory.allocations.empty()) {
+    throw Error(SYMM_UNSUPPORTED,
+                text("pointer ", pointer,
+                     " is memory of cudaMalloc, which cannot be an NCCL window; take it from "
+                     "ncclMemAlloc, cuMemCreate or symm_window_alloc, or leave SYMM_WINDOW_NCCL "
+                     "out"));
+  }
+  if (memory.offset % kAlignment != 0) {
+    throw Error(SYMM_UNSUPPORTED,
+                text("pointer ", pointer, " is ", memory.offset,
+                     " bytes into its allocation; an NCCL window starts at a multiple of ",
+                     kAlignment, ". Align it, or leave SYMM_WINDOW_NCCL out"));
+  }
+}
 
 // The last reference to a small window's memory here; the others learn of it in the next agreement.
 struct CudaBackend::SliceKeeper {
@@ -138,30 +177,36 @@ std::shared_ptr<Mapping> CudaBackend::make_shared_memory(const std::string& key,
   return map_own(std::move(allocation), key, *context_, *stream_);
 }
 
-std::shared_ptr<Window> CudaBackend::alloc_window(uint64_t number, size_t bytes,
+std::shared_ptr<Window> CudaBackend::alloc_window(uint64_t number, size_t bytes, bool nccl,
                                                   const Failure& failure, Deadline deadline) {
-  const bool small = bytes <= slices_->most_bytes();
+  require_one_domain();
+  // NCCL wants windows at offsets of 4096 in their allocation, and one each.
+  const bool small = bytes <= slices_->most_bytes() && (!nccl || bytes == 0);
   const std::string key = slab_key(comm_.id(), number, comm_.rank());
   std::shared_ptr<Mapping> own;
   std::shared_ptr<Fd> fd;
   size_t whole = 0;
   const Failure made = attempt([&] {
     if (failure.status != SYMM_OK) throw Error(failure.status, failure.message);
+    if (nccl) this->nccl();
     if (small) return;
     whole = round_up(bytes, gpus_.granularity);
     const HostWork work(*context_);
     own = make_shared_memory(key, whole, &fd);
   });
-  auto said = comm_.gather(kAlloc, {made, encode(AllocPart{bytes, untold()}), fd}, deadline);
+  auto said = comm_.gather(kAlloc, {made, encode(AllocPart{bytes, nccl, untold()}), fd}, deadline);
   std::vector<uint64_t> sizes;
+  std::vector<bool> wishes;
   std::vector<std::vector<uint64_t>> freed;
   for (const Bytes& blob : said.blobs) {
     AllocPart part = decode_alloc_part(blob);
     sizes.push_back(part.bytes);
+    wishes.push_back(part.nccl);
     freed.push_back(std::move(part.freed));
   }
   hear_freed(freed);
   check_equal_bytes(sizes);
+  check_same_flag(wishes);
   if (bytes == 0) {
     comm_.agree(kAlloc, {}, deadline);
     return make_window(number, 0, {}, 0, nullptr);
@@ -175,7 +220,11 @@ std::shared_ptr<Window> CudaBackend::alloc_window(uint64_t number, size_t bytes,
     mappings = map_all(text("window ", comm_.id(), ' ', number, ' '), whole, own, said.fds);
   });
   comm_.agree(kAlloc, mapped, deadline);
-  auto keeper = std::make_shared<Mappings>(mappings);
+  std::shared_ptr<void> keeper = std::make_shared<Mappings>(mappings);
+  if (nccl) {
+    auto window = make_nccl_window(kAlloc, own->data(), bytes, keeper, deadline);
+    if (window) keeper = std::move(window);
+  }
   return make_window(number, bytes, mappings, 0, std::move(keeper));
 }
 
@@ -250,6 +299,7 @@ std::shared_ptr<Window> CudaBackend::make_window(uint64_t number, size_t bytes,
 
 std::shared_ptr<Window> CudaBackend::register_window(uint64_t number, const CallersMemory& memory,
                                                      const Failure& failure, Deadline deadline) {
+  require_one_domain();
   const size_t bytes = memory.bytes;
   const auto ranks = static_cast<size_t>(comm_.size());
   const auto self = static_cast<size_t>(comm_.rank());
@@ -260,8 +310,11 @@ std::shared_ptr<Window> CudaBackend::register_window(uint64_t number, const Call
   RegisterPart part;
   part.bytes = bytes;
   part.pointer = reinterpret_cast<uint64_t>(memory.pointer);
+  part.nccl = memory.nccl;
+  part.same_as = memory.nccl ? nccl_window_over(memory.pointer, bytes) : 0;
   const Failure made = attempt([&] {
     if (failure.status != SYMM_OK) throw Error(failure.status, failure.message);
+    if (memory.nccl) this->nccl();
     if (bytes == 0) return;
     if (memory.has_fd) {
       throw Error(SYMM_INVALID_ARGUMENT,
@@ -272,6 +325,7 @@ std::shared_ptr<Window> CudaBackend::register_window(uint64_t number, const Call
     shareable = find_shareable(memory.pointer, bytes, *context_);
     part.offset = shareable.offset;
     part.ipc = shareable.ipc;
+    if (memory.nccl) check_nccl_memory(shareable, memory.pointer);
     if (shareable.allocations.empty()) return;
     for (const auto& allocation : shareable.allocations) part.sizes.push_back(allocation->size());
     own = std::make_shared<Mapping>(shareable.allocations);
@@ -282,13 +336,18 @@ std::shared_ptr<Window> CudaBackend::register_window(uint64_t number, const Call
   auto said = comm_.gather(kRegister, {made, encode(part), fd}, deadline);
   std::vector<RegisterPart> parts;
   std::vector<uint64_t> sizes;
+  std::vector<bool> wishes;
+  std::vector<uint64_t> same_as;
   size_t steps = 0;
   for (const Bytes& blob : said.blobs) {
     parts.push_back(decode_register_part(blob));
     sizes.push_back(parts.back().bytes);
+    wishes.push_back(parts.back().nccl);
+    same_as.push_back(parts.back().same_as);
     steps = std::max(steps, parts.back().sizes.size());
   }
   check_equal_bytes(sizes);
+  check_same_flag(wishes);
 
   // A step carries one descriptor a rank, so that a range of several allocations takes several.
   std::vector<std::vector<std::shared_ptr<Allocation>>> imported(ranks);
@@ -353,6 +412,10 @@ std::shared_ptr<Window> CudaBackend::register_window(uint64_t number, const Call
     }
   });
   comm_.agree(kRegister, mapped, deadline);
+  if (memory.nccl && bytes > 0) {
+    auto window = register_nccl_window(number, memory.pointer, bytes, same_as, deadline);
+    if (window) keep.push_back(std::move(window));
+  }
 
   std::function<void()> check_alias;
   if (bytes > 0 && own == nullptr) {

@@ -73,6 +73,12 @@ void FakeCuda::hold_events(bool held) {
   std::lock_guard lock(state->mutex);
   state->hold = held;
 }
+void FakeCuda::hold_events_after(int records) {
+  std::lock_guard lock(state->mutex);
+  state->hold_after = records;
+  if (records >= 0) return;
+  for (Event* event : state->events) event->held = false;
+}
 CUstream FakeCuda::make_stream(int gpu) {
   std::lock_guard lock(state->mutex);
   auto* stream = new Stream{gpu, state->next_id++, 0, false, nullptr, {}};
@@ -163,6 +169,18 @@ void FakeCuda::set_integrated(int gpu, bool integrated) {
 void FakeCuda::set_peer_access(bool can) {
   std::lock_guard lock(state->mutex);
   state->peer_access = can;
+}
+void FakeCuda::set_peer_access(int from, int to, bool can) {
+  std::lock_guard lock(state->mutex);
+  if (can) {
+    state->unreachable.erase({from, to});
+  } else {
+    state->unreachable.insert({from, to});
+  }
+}
+void FakeCuda::set_capability(int capability) {
+  std::lock_guard lock(state->mutex);
+  state->capability = capability;
 }
 void FakeCuda::corrupt_peers(bool corrupt) {
   std::lock_guard lock(state->mutex);

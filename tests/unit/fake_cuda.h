@@ -48,6 +48,8 @@ class FakeCuda {
 
   // Events stay undone while held.
   void hold_events(bool held);
+  // Those that are recorded after the next `records` stay undone; negative: all are done again.
+  void hold_events_after(int records);
 
   CUstream make_stream(int gpu);
   void destroy_stream(CUstream stream);
@@ -66,6 +68,10 @@ class FakeCuda {
 
   void set_integrated(int gpu, bool integrated);
   void set_peer_access(bool can);
+  // Of one GPU to one other.
+  void set_peer_access(int from, int to, bool can);
+  // The GPUs' compute capability, 90 at first.
+  void set_capability(int capability);
   // Copies through peers' mappings bring other bytes.
   void corrupt_peers(bool corrupt);
   // Fake pinned memory of the rank whose arena a launch had, for tests that play the kernel.

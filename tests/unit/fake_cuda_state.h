@@ -31,6 +31,7 @@ struct Stream {
 };
 struct Event {
   bool recorded = false;
+  bool held = false;
 };
 struct Object {
   CUhostFn destroy;
@@ -79,6 +80,9 @@ struct State {
   std::string failed;
   bool hold = false, peer_access = true, corrupt = false;
   std::set<int> integrated;
+  std::set<std::pair<int, int>> unreachable;
+  int capability = 90;
+  int hold_after = -1;  // records, until events are held; negative: never
   unsigned long long next_id = 100, next_buffer = 1, next_capture = 1;
   uintptr_t next_node = 0x1000;
 };

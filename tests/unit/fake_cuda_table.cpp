@@ -51,8 +51,8 @@ CUresult device_attribute(int* v, CUdevice_attribute a, CUdevice d) {
   *v = 1;
   if (a == CU_DEVICE_ATTRIBUTE_INTEGRATED) *v = static_cast<int>(state->integrated.count(d));
   if (a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) *v = 132;
-  if (a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) *v = 9;
-  if (a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) *v = 0;
+  if (a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) *v = state->capability / 10;
+  if (a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) *v = state->capability % 10;
   return CUDA_SUCCESS;
 }
 CUresult device_name(char* s, int n, CUdevice d) {
@@ -65,9 +65,9 @@ CUresult device_uuid(CUuuid* u, CUdevice d) {
   std::memset(u->bytes, 'a' + d, sizeof u->bytes);
   return CUDA_SUCCESS;
 }
-CUresult can_access(int* can, CUdevice, CUdevice) {
+CUresult can_access(int* can, CUdevice from, CUdevice to) {
   FAKE_BEGIN(cuDeviceCanAccessPeer);
-  *can = state->peer_access;
+  *can = state->peer_access && state->unreachable.count({from, to}) == 0;
   return CUDA_SUCCESS;
 }
 CUresult primary_retain(CUcontext* c, CUdevice d) {
@@ -197,13 +197,16 @@ CUresult event_destroy(CUevent e) {
   delete event;
   return CUDA_SUCCESS;
 }
-CUresult event_query(CUevent) {
+CUresult event_query(CUevent e) {
   std::lock_guard lock(state->mutex);
-  return state->hold ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  const bool held = state->hold || reinterpret_cast<Event*>(e)->held;
+  return held ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 CUresult event_record(CUevent e, CUstream s) {
   FAKE_BEGIN(cuEventRecord);
   reinterpret_cast<Event*>(e)->recorded = true;
+  reinterpret_cast<Event*>(e)->held = state->hold_after == 0;
+  if (state->hold_after > 0) --state->hold_after;
   state->log.push_back(text("record ", look_up(s)->id));
   return CUDA_SUCCESS;
 }

@@ -1,0 +1,249 @@
+// Where NCCL comes into a communicator of GPUs: between peer domains, and where it was asked for.
+#include <algorithm>
+#include <cstring>
+
+#include "core/attempt.h"
+#include "core/cuda/backend.h"
+#include "core/json.h"
+#include "core/text.h"
+
+namespace symm::cuda {
+namespace {
+
+constexpr char kCreate[] = "symm_comm_create";
+constexpr char kRegister[] = "symm_window_register";
+// How long the agreement may take on what NCCL made of the deadline.
+constexpr auto kGrace = std::chrono::seconds(5);
+// Registered memory that NCCL windows are remembered of; older ones are registered anew.
+constexpr size_t kMostRemembered = 4096;
+
+// What a rank says of its NCCL; rank 0 also names the communicator.
+struct NcclFacts {
+  int32_t version = 0;
+  std::string path;
+  nccl::UniqueId id{};
+};
+
+Bytes encode(const NcclFacts& facts) {
+  Writer w;
+  w.i32(facts.version);
+  w.string(facts.path.substr(0, kMostText));
+  w.string(std::string(facts.id.bytes, sizeof facts.id.bytes));
+  return w.take();
+}
+
+NcclFacts decode_nccl_facts(const Bytes& blob) {
+  Reader r(blob);
+  NcclFacts facts;
+  facts.version = r.i32();
+  facts.path = r.string(kMostText);
+  const std::string id = r.string(sizeof facts.id.bytes);
+  if (id.size() != sizeof facts.id.bytes) throw WireError("an NCCL id of another length");
+  std::copy(id.begin(), id.end(), facts.id.bytes);
+  r.end();
+  return facts;
+}
+
+// NCCL's own check comes late and says less.
+void check_versions(const std::vector<NcclFacts>& facts) {
+  for (size_t rank = 1; rank < facts.size(); ++rank) {
+    if (facts[rank].version == facts[0].version) continue;
+    throw Error(SYMM_UNSUPPORTED,
+                text("rank ", rank, " has NCCL ", nccl::version_text(facts[rank].version), " (",
+                     facts[rank].path, "), rank 0 has ", nccl::version_text(facts[0].version),
+                     " (", facts[0].path, "); all ranks need the same version"),
+                static_cast<int>(rank));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<NcclComm> CudaBackend::nccl_comm() const {
+  std::lock_guard lock(nccl_mutex_);
+  return nccl_;
+}
+
+int CudaBackend::someone_left() const {
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    if (rank != comm_.rank() && has_left(rank)) return rank;
+  }
+  return kNoRank;
+}
+
+void CudaBackend::set_up_apart(const Failure& failure, std::vector<Fd> pidfds, Deadline deadline) {
+  const Failure allowed = attempt([&] {
+    if (failure.status != SYMM_OK) throw Error(failure.status, failure.message, failure.rank);
+    if ((comm_.options().agreed.flags & SYMM_COMM_STRICT) != 0) {
+      throw Error(SYMM_UNSUPPORTED,
+                  text("options.flags has SYMM_COMM_STRICT, and the ranks are in ",
+                       gpus_.domains.count, " peer domains (", gpus_.domains.text(), "): ",
+                       gpus_.domains.why,
+                       ". Between them there is only NCCL, whose order of operands is not 0..N-1; "
+                       "leave SYMM_COMM_STRICT out, or split the communicator by domain"));
+    }
+  });
+  if (comm_.one_host()) {
+    share_leavers(allowed, deadline);
+  } else {
+    comm_.agree(kCreate, allowed, deadline);
+  }
+  comm_.agree(kCreate, attempt([&] { begin_watch(std::move(pidfds)); }), deadline);
+}
+
+void CudaBackend::set_up_nccl(Deadline deadline) {
+  const std::string why = apart() ? text("the ranks are in ", gpus_.domains.count,
+                                         " peer domains (", gpus_.domains.text(), "): ",
+                                         gpus_.domains.why, ". Between them NCCL is needed: ")
+                                  : text("options.flags has SYMM_COMM_NCCL: ");
+  const nccl::Library* library = nullptr;
+  NcclFacts own;
+  const Failure found = attempt([&] {
+    if (gpus_.agreed.most_ranks_on_a_gpu > 1) {
+      throw Error(SYMM_UNSUPPORTED,
+                  why + "and it refuses ranks that share a GPU, as some do here");
+    }
+    try {
+      library = &nccl::library(comm_.options().nccl_path);
+    } catch (const Error& e) {
+      throw Error(e.status(), why + e.what());
+    }
+    own.version = library->version;
+    own.path = library->path;
+    if (comm_.rank() != 0) return;
+    const HostWork work(*context_);
+    if (const int result = library->ncclGetUniqueId(&own.id); result != nccl::kSuccess) {
+      throw Error(SYMM_NCCL, text("ncclGetUniqueId: ", library->ncclGetErrorString(result),
+                                  "; NCCL_DEBUG=WARN makes NCCL say more"));
+    }
+  });
+  const auto said = comm_.gather(kCreate, {found, encode(own), nullptr}, deadline);
+
+  std::shared_ptr<NcclComm> made;
+  const Failure joined = attempt([&] {
+    std::vector<NcclFacts> facts;
+    for (const Bytes& blob : said.blobs) facts.push_back(decode_nccl_facts(blob));
+    check_versions(facts);
+    made = NcclComm::create(*library, facts[0].id, comm_.rank(), comm_.size(), context_,
+                            comm_.options().agreed.scratch_bytes, deadline,
+                            [&] { return comm_.is_doomed(); });
+  });
+  // If it gave up another rank has said why, and this step fails with that.
+  comm_.agree(kCreate, joined, Deadline(deadline.when() + kGrace));
+  if (!made) throw Error(SYMM_INTERNAL, "NCCL was given up and no rank has failed");
+  {
+    std::lock_guard lock(nccl_mutex_);
+    nccl_ = made;
+  }
+  // A fault that came while there was none yet.
+  if (comm_.fault_box().is_set()) made->abort();
+}
+
+void* CudaBackend::nccl() const {
+  const auto nccl = nccl_comm();
+  if (!nccl) {
+    throw Error(SYMM_UNSUPPORTED,
+                "there is no NCCL communicator inside: the ranks are one peer domain, and "
+                "options.flags had no SYMM_COMM_NCCL when it was created");
+  }
+  return nccl->get();
+}
+
+void CudaBackend::require_one_domain() const {
+  if (!apart()) return;
+  throw Error(SYMM_UNSUPPORTED,
+              text("windows need ranks that reach each other's memory, and these are in ",
+                   gpus_.domains.count, " peer domains (", gpus_.domains.text(), "): ",
+                   gpus_.domains.why, "; split the communicator by domain"));
+}
+
+std::shared_ptr<void> CudaBackend::make_nccl_window(const char* kind, void* pointer, size_t bytes,
+                                                    std::shared_ptr<void> keep,
+                                                    Deadline deadline) {
+  const auto nccl = nccl_comm();
+  std::string lacks = nccl->library().no_windows(process_environment());
+  std::shared_ptr<void> made;
+  const Failure asked = attempt([&] {
+    if (!lacks.empty()) return;
+    made = nccl->register_window(pointer, bytes, std::move(keep), deadline,
+                                 [&] { return comm_.is_doomed(); });
+    if (!made) {
+      lacks = "ncclCommWindowRegister succeeded and gave none: NCCL has no symmetric memory here "
+              "(NCCL_DEBUG=INFO says why)";
+    }
+  });
+  Writer w;
+  w.string(lacks.substr(0, kMostText));
+  const auto said =
+      comm_.gather(kind, {asked, w.take(), nullptr}, Deadline(deadline.when() + kGrace));
+  for (size_t rank = 0; rank < said.blobs.size(); ++rank) {
+    Reader r(said.blobs[rank]);
+    const std::string theirs = r.string(kMostText);
+    r.end();
+    if (theirs.empty()) continue;
+    std::lock_guard lock(nccl_mutex_);
+    no_nccl_windows_ = text("rank ", rank, ": ", theirs);
+    return nullptr;
+  }
+  std::lock_guard lock(nccl_mutex_);
+  no_nccl_windows_.clear();
+  return made;
+}
+
+uint64_t CudaBackend::nccl_window_over(void* pointer, size_t bytes) const {
+  for (const NcclMemory& memory : nccl_memory_) {
+    if (memory.pointer == pointer && memory.bytes == bytes && !memory.registered.expired()) {
+      return memory.window + 1;
+    }
+  }
+  return 0;
+}
+
+std::shared_ptr<void> CudaBackend::register_nccl_window(uint64_t number, void* pointer,
+                                                        size_t bytes,
+                                                        const std::vector<uint64_t>& same_as,
+                                                        Deadline deadline) {
+  std::erase_if(nccl_memory_, [](const NcclMemory& one) { return one.registered.expired(); });
+  const bool known = same_as[0] != 0 && std::all_of(same_as.begin(), same_as.end(), [&](uint64_t s) {
+                       return s == same_as[0];
+                     });
+  if (known) {
+    // Every rank has found one. It may have gone meanwhile in some, so that has to be agreed.
+    std::shared_ptr<void> window;
+    for (const NcclMemory& one : nccl_memory_) {
+      if (one.window + 1 == same_as[0]) window = one.registered.lock();
+    }
+    Writer w;
+    w.u8(window != nullptr);
+    const auto said = comm_.gather(kRegister, {{}, w.take(), nullptr}, deadline);
+    bool all = true;
+    for (const Bytes& blob : said.blobs) all = all && Reader(blob).u8() != 0;
+    if (all) return window;
+  }
+  auto window = make_nccl_window(kRegister, pointer, bytes, nullptr, deadline);
+  if (window && nccl_memory_.size() < kMostRemembered) {
+    nccl_memory_.push_back({pointer, bytes, number, window});
+  }
+  return window;
+}
+
+void CudaBackend::describe_nccl(JsonWriter& json) const {
+  const auto nccl = nccl_comm();
+  json.key("nccl").begin_object();
+  json.key("inside").boolean(nccl != nullptr);
+  if (nccl) {
+    json.key("version").string(nccl::version_text(nccl->library().version));
+    std::string lacks = nccl->library().no_windows(process_environment());
+    {
+      std::lock_guard lock(nccl_mutex_);
+      if (lacks.empty()) lacks = no_nccl_windows_;
+    }
+    if (lacks.empty() && apart()) lacks = "windows need one peer domain";
+    json.key("windows").begin_object();
+    json.key("available").boolean(lacks.empty());
+    if (!lacks.empty()) json.key("reason").string(lacks);
+    json.end_object();
+  }
+  json.end_object();
+}
+
+}  // namespace symm::cuda

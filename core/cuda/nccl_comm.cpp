@@ -1,0 +1,357 @@
+#include "core/cuda/nccl_comm.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "core/attempt.h"
+#include "core/text.h"
+#include "core/thread.h"
+#include "core/types.h"
+
+namespace symm::cuda {
+namespace {
+
+constexpr auto kAskEvery = std::chrono::milliseconds(5);
+// How long the end waits for calls of NCCL that are under way in other threads.
+constexpr auto kCallsEnd = std::chrono::seconds(1);
+// How long kernels may take to see an abort.
+constexpr auto kAbortEnds = std::chrono::seconds(10);
+// How long a call may take after another rank has left: its part may still be under way.
+constexpr auto kAfterLeft = std::chrono::seconds(1);
+constexpr size_t kMostSpare = 64;
+// NCCL connects an algorithm when it is first used; which one depends on the size.
+constexpr uint64_t kConnectBytes[] = {4, 64 << 10, 1 << 20, 16 << 20};
+
+// Threads in calls of NCCL.
+struct Threads {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int running = 0;
+};
+Threads& threads() {
+  static auto* instance = new Threads;
+  return *instance;
+}
+
+// Starts `body` in a thread, counted. An errno value, or 0.
+int start(std::function<void()> body) {
+  {
+    std::lock_guard lock(threads().mutex);
+    ++threads().running;
+  }
+  const auto over = [] {
+    std::lock_guard lock(threads().mutex);
+    --threads().running;
+    threads().changed.notify_all();
+  };
+  const int error = start_thread("symm-nccl", [body = std::move(body), over]() mutable {
+    body();
+    body = nullptr;  // what it holds goes before it counts as over
+    over();
+  });
+  if (error != 0) over();
+  return error;
+}
+
+// What a thread that may be left behind shares with whoever waits for it.
+struct Job {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  Failure failure;
+  std::atomic<bool> abandoned{false};
+};
+
+// Runs `part` in a thread until it is over; false if it gave up waiting. Throws what `part` throws,
+// and TIMEOUT. `part` owns what it uses.
+bool run_bounded(const char* what, const std::shared_ptr<const Context>& context, Deadline deadline,
+                 const NcclComm::GiveUp& give_up,
+                 std::function<void(const std::function<bool()>& abandoned)> part) {
+  const auto job = std::make_shared<Job>();
+  const int error = start([job, context, part = std::move(part)] {
+    const Failure failure = attempt([&] {
+      const HostWork work(*context);
+      part([&] { return job->abandoned.load(std::memory_order_relaxed); });
+    });
+    std::lock_guard lock(job->mutex);
+    job->failure = failure;
+    job->done = true;
+    job->changed.notify_all();
+  });
+  if (error != 0) {
+    throw Error(SYMM_SYSTEM, text("cannot start a thread for NCCL: ", errno_text(error),
+                                  "; raise the limit on threads (ulimit -u)"));
+  }
+  std::unique_lock lock(job->mutex);
+  while (!job->done) {
+    job->changed.wait_for(lock, kAskEvery);
+    if (job->done) break;
+    const bool passed = deadline.passed();
+    if (!passed && !give_up()) continue;
+    job->abandoned.store(true, std::memory_order_relaxed);
+    if (!passed) return false;
+    throw Error(SYMM_TIMEOUT,
+                text(what, " of NCCL is not over within the deadline: do the hosts reach each "
+                     "other over the network that NCCL takes (NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO)?"));
+  }
+  if (job->failure.status != SYMM_OK) {
+    throw Error(job->failure.status, job->failure.message, job->failure.rank);
+  }
+  return true;
+}
+
+}  // namespace
+
+NcclComm::NcclComm(const nccl::Library& library, std::shared_ptr<const Context> context)
+    : library_(library), context_(std::move(context)) {}
+
+std::shared_ptr<NcclComm> NcclComm::create(const nccl::Library& library, const nccl::UniqueId& id,
+                                           int rank, int size,
+                                           std::shared_ptr<const Context> context,
+                                           uint64_t most_bytes, Deadline deadline,
+                                           const GiveUp& give_up) {
+  std::shared_ptr<NcclComm> made(new NcclComm(library, context));
+  const bool over = run_bounded("the creation of a communicator", context, deadline, give_up,
+                                [made, id, rank, size, most_bytes](const auto& abandoned) {
+                                  made->initialise(id, rank, size);
+                                  if (abandoned()) return made->abort();
+                                  made->connect(most_bytes, abandoned);
+                                });
+  return over ? made : nullptr;
+}
+
+void NcclComm::check(int result, const char* function) const {
+  if (result == nccl::kSuccess || result == nccl::kInProgress) return;
+  const char* more = library_.ncclGetLastError(comm_);
+  throw Error(SYMM_NCCL,
+              text(function, ": ", library_.ncclGetErrorString(result), " (NCCL result ", result,
+                   more != nullptr && *more != '\0' ? text("; ", more) : "",
+                   "); NCCL_DEBUG=WARN makes NCCL say more"));
+}
+
+void NcclComm::initialise(const nccl::UniqueId& id, int rank, int size) {
+  nccl::Config config;
+  nccl::Comm comm = nullptr;
+  check(library_.ncclCommInitRankConfig(&comm, size, id, rank, &config), "ncclCommInitRankConfig");
+  comm_ = comm;
+}
+
+void NcclComm::connect(uint64_t most_bytes, const std::function<bool()>& abandoned) {
+  const CUmemAllocationProp properties = properties_on(context_->ordinal());
+  size_t granule = 0;
+  SYMM_CUDA_CHECK(cuMemGetAllocationGranularity,
+                  (&granule, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  const auto map = [&](uint64_t bytes) {
+    const uint64_t whole = (bytes + granule - 1) / granule * granule;
+    auto mapping = std::make_shared<Mapping>(
+        std::vector{Allocation::create(*context_, static_cast<size_t>(whole))});
+    mapping->grant(context_->ordinal());
+    return mapping;
+  };
+  const Stream stream(context_);
+  const Event event(context_);
+  word_ = map(1);
+  SYMM_CUDA_CHECK(cuMemsetD8Async, (word_->address(), 0, granule, stream.get()));
+  const auto scratch = map(std::min(most_bytes, *std::rbegin(kConnectBytes)));
+  SYMM_CUDA_CHECK(cuMemsetD8Async, (scratch->address(), 0, scratch->size(), stream.get()));
+  for (const uint64_t bytes : kConnectBytes) {
+    if (bytes > scratch->size()) break;
+    check(library_.ncclAllReduce(scratch->data(), scratch->data(), bytes / sizeof(float),
+                                 SYMM_FLOAT32, SYMM_SUM, comm_, stream.get()),
+          "ncclAllReduce");
+  }
+  SYMM_CUDA_CHECK(cuEventRecord, (event.get(), stream.get()));
+  while (!event.is_done()) {
+    int error = nccl::kSuccess;
+    check(library_.ncclCommGetAsyncError(comm_, &error), "ncclCommGetAsyncError");
+    check(error, "the first all-reduce of NCCL");
+    if (abandoned()) {
+      abort();
+      const auto deadline = Clock::now() + kAbortEnds;
+      while (!event.is_done() && Clock::now() < deadline) std::this_thread::sleep_for(kAskEvery);
+      // Memory that a kernel may still use is better lost than given to others.
+      if (!event.is_done()) [[maybe_unused]] auto* lost = new auto(scratch);
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+bool NcclComm::begin_ending() {
+  std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return false;
+  return !std::exchange(ending_, true);
+}
+
+// Whatever was enqueued has run, and no graph has work of it: its communicator's end waits for them.
+NcclComm::~NcclComm() {
+  if (!begin_ending() && !revoked_) return;
+  try {
+    start([library = &library_, comm = comm_, context = context_, word = word_] {
+      const ReleaseWork work(*context);
+      library->ncclCommDestroy(comm);
+    });
+  } catch (const std::bad_alloc&) {
+    // NCCL keeps what it has until the process ends.
+  }
+}
+
+void NcclComm::abort() noexcept {
+  if (!begin_ending()) return;
+  try {
+    start([self = shared_from_this()] {
+      bool captured = false;
+      {
+        // A call that is inside NCCL is left a while to come back; one that hangs there comes back
+        // because of the abort.
+        std::unique_lock lock(self->mutex_);
+        self->changed_.wait_for(lock, kCallsEnd, [&] { return self->calls_ == 0; });
+        captured = self->captured_;
+      }
+      const ReleaseWork work(*self->context_);
+      // An abort frees what graphs still name; to revoke ends the work and leaves that.
+      if (captured && self->library_.ncclCommRevoke != nullptr) {
+        self->library_.ncclCommRevoke(self->comm_, 0);
+        std::lock_guard lock(self->mutex_);
+        self->revoked_ = true;
+      } else {
+        self->library_.ncclCommAbort(self->comm_);
+      }
+    });
+  } catch (const std::bad_alloc&) {
+    // NCCL's work then ends with the processes.
+  }
+}
+
+void NcclComm::enqueue(const Call& call, const void* input, void* output, CUstream stream,
+                       bool captured) {
+  {
+    std::lock_guard lock(mutex_);
+    if (ending_) throw Error(SYMM_NCCL, "the NCCL communicator has been aborted");
+    ++calls_;
+    captured_ = captured_ || captured;
+  }
+  const bool barrier = call.form == Form::kBarrier;
+  const int result = library_.ncclAllReduce(
+      barrier ? word_->data() : input, barrier ? word_->data() : output, barrier ? 1 : call.count,
+      barrier ? SYMM_INT32 : call.dtype, barrier ? SYMM_SUM : call.op, comm_, stream);
+  {
+    std::lock_guard lock(mutex_);
+    --calls_;
+    changed_.notify_all();
+  }
+  if (result != nccl::kSuccess) check(result, text("ncclAllReduce for ", call_text(call)).c_str());
+}
+
+std::shared_ptr<Event> NcclComm::mark(CUstream stream) {
+  std::shared_ptr<Event> event;
+  {
+    std::lock_guard lock(mutex_);
+    if (!spare_.empty()) {
+      event = std::move(spare_.back());
+      spare_.pop_back();
+    }
+  }
+  if (!event) event = std::make_shared<Event>(context_);
+  SYMM_CUDA_CHECK(cuEventRecord, (event->get(), stream));
+  return event;
+}
+
+void NcclComm::watch(const Call& call, std::shared_ptr<Event> before,
+                     std::shared_ptr<const Event> after) {
+  std::lock_guard lock(mutex_);
+  watched_.push_back({call, std::move(before), std::move(after), {}});
+}
+
+std::optional<Failure> NcclComm::asynchronous_error() {
+  std::lock_guard lock(mutex_);
+  if (ending_) return std::nullopt;
+  int error = nccl::kSuccess;
+  const int result = library_.ncclCommGetAsyncError(comm_, &error);
+  const Failure failure = attempt([&] {
+    check(result, "ncclCommGetAsyncError");
+    check(error, "work of NCCL that was enqueued before");
+  });
+  if (failure.status == SYMM_OK) return std::nullopt;
+  return failure;
+}
+
+std::optional<Failure> NcclComm::look(int32_t wait_timeout_ms, int left) {
+  if (auto failure = asynchronous_error()) return failure;
+  std::lock_guard lock(mutex_);
+  while (!watched_.empty() && watched_.front().after->is_done()) {
+    if (spare_.size() < kMostSpare) spare_.push_back(std::move(watched_.front().before));
+    watched_.pop_front();
+  }
+  if (watched_.empty()) return std::nullopt;
+  Watched& oldest = watched_.front();
+  const auto now = Clock::now();
+  if (!oldest.begun && oldest.before->is_done()) oldest.begun = now;
+  if (!oldest.begun) return std::nullopt;
+  const auto age = now - *oldest.begun;
+  if (left != kNoRank && age >= kAfterLeft) {
+    return Failure{SYMM_PEER, left, has_left_text(left, call_text(oldest.call))};
+  }
+  if (age < std::chrono::milliseconds(wait_timeout_ms)) return std::nullopt;
+  return Failure{SYMM_TIMEOUT, kNoRank,
+                 text(call_text(oldest.call), " is not over ", wait_timeout_ms,
+                      " ms (options.wait_timeout_ms) after it began; it went through NCCL, which "
+                      "does not say whom it waits for: did every rank make the same call?")};
+}
+
+// What NCCL gave for memory; it goes before the memory does.
+struct NcclComm::NcclWindow {
+  std::shared_ptr<NcclComm> comm;
+  std::shared_ptr<void> keep;
+  nccl::Window window = nullptr;
+  ~NcclWindow() {
+    if (window == nullptr) return;
+    try {
+      // It may wait for the GPU.
+      start([comm = std::move(comm), keep = std::move(keep), window = window] {
+        {
+          std::lock_guard lock(comm->mutex_);
+          if (comm->ending_) return;
+          ++comm->calls_;
+        }
+        {
+          const ReleaseWork work(*comm->context_);
+          comm->library_.ncclCommWindowDeregister(comm->comm_, window);
+        }
+        std::lock_guard lock(comm->mutex_);
+        --comm->calls_;
+        comm->changed_.notify_all();
+      });
+    } catch (const std::bad_alloc&) {
+      // It stays registered until the communicator ends.
+    }
+  }
+};
+
+std::shared_ptr<void> NcclComm::register_window(void* pointer, size_t bytes,
+                                                std::shared_ptr<void> keep, Deadline deadline,
+                                                const GiveUp& give_up) {
+  const auto made = std::make_shared<NcclWindow>();
+  made->comm = shared_from_this();
+  made->keep = std::move(keep);
+  const bool over =
+      run_bounded("ncclCommWindowRegister", context_, deadline, give_up,
+                  [made, pointer, bytes](const auto&) {
+                    NcclComm& comm = *made->comm;
+                    // Registered with success and without a window: NCCL cannot make any here.
+                    comm.check(comm.library_.ncclCommWindowRegister(
+                                   comm.comm_, pointer, bytes, &made->window,
+                                   nccl::kSymmetricWindow),
+                               "ncclCommWindowRegister");
+                  });
+  if (!over || made->window == nullptr) return nullptr;
+  return made;
+}
+
+void NcclComm::settle(Deadline deadline) noexcept {
+  std::unique_lock lock(threads().mutex);
+  threads().changed.wait_until(lock, deadline.when(), [] { return threads().running == 0; });
+}
+
+}  // namespace symm::cuda

@@ -1,0 +1,243 @@
+// One peer domain that has NCCL inside as well: for the caller's own use, with windows that are
+// NCCL's too; and GPUs that turn out to be several domains.
+#include "tests/unit/fake_cuda_nccl.h"
+
+namespace symm::cuda {
+namespace {
+
+constexpr size_t kGranule = 2 << 20;
+
+class Inside : public Apart {
+ protected:
+  Inside() { unsetenv("SYMM_DOMAIN_RANKS"); }
+  void SetUp() override {
+    c_ = create({0, 1}, nccl_options(SYMM_COMM_NCCL));
+    expect_all(c_.outcomes, SYMM_OK);
+  }
+  void TearDown() override { free_all(c_); }
+
+  Windows alloc_nccl(size_t bytes, const std::vector<uint32_t>& flags = {2, 2}) {
+    Windows result;
+    result.window.resize(2, nullptr);
+    result.outcomes.resize(2);
+    each_rank(2, [&](int rank) {
+      const auto i = static_cast<size_t>(rank);
+      symm_window_options options{};
+      options.size = sizeof options;
+      options.flags = flags[i] == 0 ? 0 : SYMM_WINDOW_NCCL;
+      result.outcomes[i] =
+          outcome(symm_window_alloc(c_.comm[i], bytes, &options, &result.window[i]));
+    });
+    return result;
+  }
+  Windows register_nccl(const std::vector<void*>& pointers, size_t bytes) {
+    Windows result;
+    result.window.resize(2, nullptr);
+    result.outcomes.resize(2);
+    each_rank(2, [&](int rank) {
+      const auto i = static_cast<size_t>(rank);
+      symm_window_options options{};
+      options.size = sizeof options;
+      options.flags = SYMM_WINDOW_NCCL;
+      result.outcomes[i] = outcome(
+          symm_window_register(c_.comm[i], pointers[i], bytes, &options, &result.window[i]));
+    });
+    return result;
+  }
+  bool windows_become(int count) {
+    return eventually([&] { return nccl_.windows == count; });
+  }
+
+  Communicator c_;
+};
+
+TEST_F(Inside, OneDomainKeepsItsOwnKernels) {
+  const Reduction r = reduce(fake_, c_, streams_);
+  expect_all(r.outcomes, SYMM_OK);
+  EXPECT_EQ(2u, fake_.launches().size());
+  for (float* output : r.output) fake_.free(output);
+  void* inside[2] = {};
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(SYMM_OK, symm_comm_nccl(c_.comm[rank], &inside[rank])) << symm_last_error();
+  }
+  EXPECT_NE(inside[0], inside[1]);
+}
+
+TEST_F(Inside, ACommunicatorThatWasNotAskedToHasNone) {
+  Communicator c = create({0, 1});
+  expect_all(c.outcomes, SYMM_OK);
+  void* inside = &c;
+  EXPECT_EQ(SYMM_UNSUPPORTED, symm_comm_nccl(c.comm[0], &inside));
+  EXPECT_TRUE(contains(symm_last_error(), "SYMM_COMM_NCCL"));
+  EXPECT_EQ(&c, inside);
+  Communicator mine = std::move(c_);
+  c_ = c;
+  Windows w = alloc_nccl(64);
+  expect_all(w.outcomes, SYMM_UNSUPPORTED, "SYMM_COMM_NCCL");
+  w = alloc(c_, {64, 64});
+  expect_all(w.outcomes, SYMM_OK);
+  free_all(w);
+  free_all(c_);
+  c_ = std::move(mine);
+}
+
+TEST_F(Inside, ASplitHasItsOwn) {
+  Communicator child;
+  child.comm.resize(2, nullptr);
+  child.outcomes.resize(2);
+  each_rank(2, [&](int rank) {
+    const auto i = static_cast<size_t>(rank);
+    child.outcomes[i] = outcome(symm_comm_split(c_.comm[i], 0, rank, nullptr, &child.comm[i]));
+  });
+  expect_all(child.outcomes, SYMM_OK);
+  void* parents = nullptr;
+  void* childs = nullptr;
+  EXPECT_EQ(SYMM_OK, symm_comm_nccl(c_.comm[0], &parents));
+  EXPECT_EQ(SYMM_OK, symm_comm_nccl(child.comm[0], &childs));
+  EXPECT_NE(parents, childs);
+  symm_comm_abort(child.comm[0]);
+  EXPECT_TRUE(eventually([&] { return nccl_.aborted == 2; }));
+  expect_all(check_all(c_), SYMM_OK);
+  free_all(child);
+}
+
+TEST_F(Inside, WindowsAreNcclsTooUntilTheyAreFreed) {
+  for (const size_t bytes : {size_t{4}, kGranule, 3 * kGranule + 8}) {
+    Windows w = alloc_nccl(bytes);
+    expect_all(w.outcomes, SYMM_OK);
+    EXPECT_EQ(2, nccl_.windows);
+    // Where NCCL takes windows from.
+    EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(data(w.window[0], 0)) % 4096);
+    free_all(w);
+    EXPECT_TRUE(windows_become(0));
+  }
+  Windows none = alloc_nccl(0);
+  expect_all(none.outcomes, SYMM_OK);
+  EXPECT_EQ(0, nccl_.windows);
+  free_all(none);
+  EXPECT_TRUE(contains(report_of(c_.comm[0]), "\"inside\":true"));
+}
+
+TEST_F(Inside, TheWishForAnNcclWindowMustAgree) {
+  Windows w = alloc_nccl(4096, {2, 0});
+  expect_all(w.outcomes, SYMM_INVALID_ARGUMENT, "SYMM_WINDOW_NCCL is set on rank 0 and not set on");
+  expect_all(check_all(c_), SYMM_OK);
+}
+
+TEST_F(Inside, AWindowThatNcclDoesNotGiveIsStillAWindow) {
+  for (const int none : {1, -2}) {
+    nccl_.null_window_rank = none;
+    Windows w = alloc_nccl(4096);
+    expect_all(w.outcomes, SYMM_OK);
+    EXPECT_TRUE(windows_become(0)) << "one that not every rank has is given back";
+    EXPECT_TRUE(contains(report_of(c_.comm[0]), "succeeded and gave none"));
+    data(w.window[0], 1)[5] = 7;
+    EXPECT_EQ(7, data(w.window[1], 1)[5]);
+    free_all(w);
+  }
+  nccl_.null_window_rank = -1;
+  Windows w = alloc_nccl(4096);
+  expect_all(w.outcomes, SYMM_OK);
+  EXPECT_EQ(2, nccl_.windows);
+  free_all(w);
+}
+
+TEST_F(Inside, NcclIsNotAskedForWindowsThatItsVariablesForbid) {
+  for (const char* variable : {"NCCL_WIN_ENABLE", "NCCL_CUMEM_ENABLE"}) {
+    setenv(variable, "0", 1);
+    Windows w = alloc_nccl(4096);
+    expect_all(w.outcomes, SYMM_OK);
+    EXPECT_TRUE(contains(report_of(c_.comm[1]), std::string(variable) + "=0 switches them off"));
+    unsetenv(variable);
+    free_all(w);
+  }
+  EXPECT_EQ(0, nccl_.registrations);
+}
+
+TEST_F(Inside, RegisteredMemoryIsRegisteredWithNcclOnce) {
+  void* memory[2] = {fake_.map(0, 2 * kGranule, 1), fake_.map(1, 2 * kGranule, 1)};
+  Windows first = register_nccl({memory[0], memory[1]}, kGranule);
+  expect_all(first.outcomes, SYMM_OK);
+  Windows second = register_nccl({memory[0], memory[1]}, kGranule);
+  expect_all(second.outcomes, SYMM_OK);
+  EXPECT_EQ(2, nccl_.windows);
+  EXPECT_EQ(2, nccl_.registrations);
+  free_all(first);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(2, nccl_.windows) << "the second window needs them";
+  free_all(second);
+  EXPECT_TRUE(windows_become(0));
+  Windows third = register_nccl({memory[0], memory[1]}, kGranule);
+  expect_all(third.outcomes, SYMM_OK);
+  EXPECT_EQ(4, nccl_.registrations);
+  free_all(third);
+  EXPECT_TRUE(windows_become(0));
+  for (void* one : memory) fake_.unmap(one);
+}
+
+TEST_F(Inside, MemoryThatNcclCannotTakeIsRefusedOnEveryRank) {
+  void* plain[2] = {fake_.malloc(0, 4096), fake_.malloc(1, 4096)};
+  void* memory[2] = {fake_.map(0, kGranule, 1), fake_.map(1, kGranule, 1)};
+  Windows w = register_nccl({memory[0], plain[1]}, 1024);
+  expect_all(w.outcomes, SYMM_UNSUPPORTED, "memory of cudaMalloc");
+  w = register_nccl({memory[0], static_cast<char*>(memory[1]) + 256}, 1024);
+  expect_all(w.outcomes, SYMM_UNSUPPORTED, "multiple of 4096");
+  expect_all(check_all(c_), SYMM_OK);
+  for (void* one : plain) fake_.free(one);
+  for (void* one : memory) fake_.unmap(one);
+}
+
+TEST_F(Inside, AFailureToRegisterEndsTheCommunicatorOnEveryRank) {
+  nccl_.fail_call = "ncclCommWindowRegister";
+  nccl_.fail_rank = 1;
+  nccl_.fail_result = 3;
+  Windows w = alloc_nccl(4096);
+  expect_all(w.outcomes, SYMM_NCCL, "ncclCommWindowRegister");
+  expect_all(check_all(c_), SYMM_NCCL);
+  EXPECT_TRUE(eventually([&] { return nccl_.aborted == 2; }));
+}
+
+TEST_F(Inside, ARegistrationThatHangsTimesOutOnEveryRank) {
+  free_all(c_);
+  symm_comm_options options = nccl_options(SYMM_COMM_NCCL);
+  options.timeout_ms = 500;
+  c_ = create({0, 1}, options);
+  expect_all(c_.outcomes, SYMM_OK);
+  nccl_.hang_call = "ncclCommWindowRegister";
+  nccl_.hang_rank = 0;
+  Windows w = alloc_nccl(4096);
+  expect_all(w.outcomes, SYMM_TIMEOUT, "ncclCommWindowRegister");
+  EXPECT_TRUE(eventually([&] { return nccl_.aborted == 2; }));
+}
+
+// ---- Domains that are found, not made up --------------------------------------------------------
+
+class Found : public Apart {
+ protected:
+  Found() { unsetenv("SYMM_DOMAIN_RANKS"); }
+};
+
+TEST_F(Found, GpusWithoutPeerAccessUseNccl) {
+  fake_.set_peer_access(1, 0, false);
+  Communicator c = create({0, 1}, nccl_options());
+  expect_all(c.outcomes, SYMM_OK);
+  EXPECT_TRUE(contains(plan_of(c.comm[0]), "rank 1's GPU 1 cannot access the memory of rank 0's"));
+  const Reduction r = reduce(fake_, c, streams_);
+  expect_all(r.outcomes, SYMM_OK);
+  EXPECT_EQ(3.0f, r.output[0][0]);
+  EXPECT_TRUE(fake_.launches().empty());
+  for (float* output : r.output) fake_.free(output);
+  free_all(c);
+}
+
+TEST_F(Found, OneRankCanHaveNcclInside) {
+  Communicator c = create({0}, nccl_options(SYMM_COMM_NCCL));
+  expect_all(c.outcomes, SYMM_OK);
+  void* inside = nullptr;
+  EXPECT_EQ(SYMM_OK, symm_comm_nccl(c.comm[0], &inside)) << symm_last_error();
+  EXPECT_NE(nullptr, inside);
+  free_all(c);
+}
+
+}  // namespace
+}  // namespace symm::cuda
