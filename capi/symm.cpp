@@ -47,8 +47,9 @@ int32_t resolve_device(int32_t device) {
 
 void refuse_nccl_on_cpu(int32_t device, bool wanted, const char* flag) {
   if (device != SYMM_CPU || !wanted) return;
-  throw Error(SYMM_UNSUPPORTED, text("options.flags has ", flag,
-                                     ", and the communicator is on the CPU, where there is no NCCL"));
+  throw Error(SYMM_UNSUPPORTED,
+              text("options.flags has ", flag,
+                   ", and the communicator is on the CPU, where there is no NCCL"));
 }
 
 }  // namespace
@@ -230,8 +231,8 @@ symm_status symm_window_register(symm_comm* comm, void* pointer, size_t bytes,
       const symm_window_options checked = symm::check_options(options, true);
       const bool nccl = (checked.flags & SYMM_WINDOW_NCCL) != 0;
       refuse_nccl_on_cpu(inner.device(), nccl, "SYMM_WINDOW_NCCL");
-      memory = {pointer,     bytes,             (checked.flags & SYMM_WINDOW_FD) != 0,
-                checked.fd,  checked.fd_offset, nccl};
+      memory = {pointer,           bytes, (checked.flags & SYMM_WINDOW_FD) != 0, checked.fd,
+                checked.fd_offset, nccl};
     });
     memory.bytes = bytes;
     auto handle = std::make_unique<symm_window>();

@@ -111,9 +111,7 @@ Exchange::Gathered Comm::gather(const std::string& kind, Exchange::Contribution 
   return alone;
 }
 
-bool Comm::is_doomed() const {
-  return fault_.is_set() || (exchange_ && exchange_->is_doomed());
-}
+bool Comm::is_doomed() const { return fault_.is_set() || (exchange_ && exchange_->is_doomed()); }
 
 void Comm::agree(const std::string& kind, const Failure& failure, Deadline deadline) {
   gather(kind, {failure, {}, nullptr}, deadline);

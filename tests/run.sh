@@ -146,6 +146,7 @@ for preset in "${presets[@]}"; do
   fi
   tests "$preset"
   if [ "$preset" = release ]; then
+    suite "the newest NCCL" ./tests/nccl.sh build/release
     suite "beside PyTorch" ./tests/torch.sh "${torch[@]}" build/release
     # The others' tests with PyTorch take the same one.
     if [ ${#torch[@]} != 0 ]; then

@@ -58,6 +58,7 @@ fi
 if [ -n "${python:-}" ]; then
   "$python" -c 'import torch; print("PyTorch", torch.__version__)'
   run "$python" store_test.py
+  run "$python" nccl_test.py
 else
   echo "torch.sh: SKIPPED beside PyTorch itself: no Python here can import torch (torch.sh --install brings one)"
 fi

@@ -286,12 +286,12 @@ CallPlan CudaBackend::plan(const Call& call) const {
   }
   if (apart()) {
     result.algorithm = "nccl";
-    result.reason = text("the ranks are in ", gpus_.domains.count, " peer domains (",
-                         gpus_.domains.text(),
-                         "); through NCCL the order of operands is NCCL's, and calls that differ "
-                         "between ranks are not recognised");
-    const bool fits = comm_.size() <= kMostRanks &&
-                      gpus_.agreed.scratch_bytes >= least_scratch(comm_.size());
+    result.reason =
+        text("the ranks are in ", gpus_.domains.count, " peer domains (", gpus_.domains.text(),
+             "); through NCCL the order of operands is NCCL's, and calls that differ "
+             "between ranks are not recognised");
+    const bool fits =
+        comm_.size() <= kMostRanks && gpus_.agreed.scratch_bytes >= least_scratch(comm_.size());
     const Algorithm other =
         fits ? cuda::plan(gpus_.agreed, call).algorithm : Algorithm::kLowLatency;
     result.faster.push_back({algorithm_name(other), gpus_.domains.why});
@@ -353,9 +353,8 @@ bool CudaBackend::describe_peer(JsonWriter& json, int rank) const {
       peer.process_id == comm_.roster()[static_cast<size_t>(comm_.rank())].process_id;
   json.key("gpu").string(uuid_text(theirs.uuid));
   json.key("domain").number(gpus_.domains.of_rank[static_cast<size_t>(rank)]);
-  const std::string why =
-      why_apart(gpus_.of_rank, comm_.roster(), std::min(rank, comm_.rank()),
-                std::max(rank, comm_.rank()));
+  const std::string why = why_apart(gpus_.of_rank, comm_.roster(), std::min(rank, comm_.rank()),
+                                    std::max(rank, comm_.rank()));
   if (apart()) {
     json.key("path").string("nccl");
     json.key("why_not_better").string(why.empty() ? gpus_.domains.why : why);

@@ -30,8 +30,8 @@ struct GpuInfo {
   int32_t ordinal = 0;     // in its own process
   int32_t capability = 0;  // 90 for 9.0
   int32_t multiprocessors = 0;
-  int32_t max_connections = 8;  // CUDA_DEVICE_MAX_CONNECTIONS, or the driver's own default
-  uint64_t granularity = 0;     // of cuMemCreate
+  int32_t max_connections = 8;    // CUDA_DEVICE_MAX_CONNECTIONS, or the driver's own default
+  uint64_t granularity = 0;       // of cuMemCreate
   std::vector<Uuid> unreachable;  // GPUs that its process sees, and that this one cannot access
   int32_t domain_ranks = 0;       // kDomainRanks, or 0
 };
@@ -45,7 +45,7 @@ GpuInfo decode_gpu_info(const Bytes& blob);
 struct Gpus {
   std::vector<GpuInfo> of_rank;
   Domains domains;
-  Agreed agreed;                // of one domain; of several only the size and the GPUs' kinds count
+  Agreed agreed;             // of one domain; of several only the size and the GPUs' kinds count
   uint64_t granularity = 0;  // the greatest
   int least_capability = 0;  // 90 for 9.0
 };

@@ -24,11 +24,9 @@ std::string why_apart(const std::vector<GpuInfo>& of_rank, const std::vector<Ran
   const auto i = static_cast<size_t>(a);
   const auto j = static_cast<size_t>(b);
   if (roster[i].host_id != roster[j].host_id) {
-    return symm::text("rank ", a, " is on ", roster[i].host_name, " and rank ", b, " on ",
-                      roster[j].host_name,
-                      roster[i].host_name == roster[j].host_name
-                          ? ", in network name spaces of their own"
-                          : "");
+    return symm::text(
+        "rank ", a, " is on ", roster[i].host_name, " and rank ", b, " on ", roster[j].host_name,
+        roster[i].host_name == roster[j].host_name ? ", in network name spaces of their own" : "");
   }
   const int together = of_rank[i].domain_ranks;
   if (together > 0 && a / together != b / together) {

@@ -55,7 +55,8 @@ void CudaBackend::enqueue_nccl(const Call& call, const void* input, void* output
   if ((call.dtype == SYMM_FLOAT8_E4M3 || call.dtype == SYMM_FLOAT8_E5M2) &&
       gpus_.least_capability < 90) {
     throw Error(SYMM_UNSUPPORTED,
-                text("dtype is ", dtype_name(call.dtype), ", and between peer domains NCCL adds "
+                text("dtype is ", dtype_name(call.dtype),
+                     ", and between peer domains NCCL adds "
                      "8-bit floats only on GPUs of compute capability 9.0 and up; a rank's has ",
                      gpus_.least_capability / 10, '.', gpus_.least_capability % 10));
   }

@@ -50,8 +50,8 @@ void check_versions(const std::vector<NcclFacts>& facts) {
     if (facts[rank].version == facts[0].version) continue;
     throw Error(SYMM_UNSUPPORTED,
                 text("rank ", rank, " has NCCL ", nccl::version_text(facts[rank].version), " (",
-                     facts[rank].path, "), rank 0 has ", nccl::version_text(facts[0].version),
-                     " (", facts[0].path, "); all ranks need the same version"),
+                     facts[rank].path, "), rank 0 has ", nccl::version_text(facts[0].version), " (",
+                     facts[0].path, "); all ranks need the same version"),
                 static_cast<int>(rank));
   }
 }
@@ -74,12 +74,12 @@ void CudaBackend::set_up_apart(const Failure& failure, std::vector<Fd> pidfds, D
   const Failure allowed = attempt([&] {
     if (failure.status != SYMM_OK) throw Error(failure.status, failure.message, failure.rank);
     if ((comm_.options().agreed.flags & SYMM_COMM_STRICT) != 0) {
-      throw Error(SYMM_UNSUPPORTED,
-                  text("options.flags has SYMM_COMM_STRICT, and the ranks are in ",
-                       gpus_.domains.count, " peer domains (", gpus_.domains.text(), "): ",
-                       gpus_.domains.why,
-                       ". Between them there is only NCCL, whose order of operands is not 0..N-1; "
-                       "leave SYMM_COMM_STRICT out, or split the communicator by domain"));
+      throw Error(
+          SYMM_UNSUPPORTED,
+          text("options.flags has SYMM_COMM_STRICT, and the ranks are in ", gpus_.domains.count,
+               " peer domains (", gpus_.domains.text(), "): ", gpus_.domains.why,
+               ". Between them there is only NCCL, whose order of operands is not 0..N-1; "
+               "leave SYMM_COMM_STRICT out, or split the communicator by domain"));
     }
   });
   if (comm_.one_host()) {
@@ -91,16 +91,16 @@ void CudaBackend::set_up_apart(const Failure& failure, std::vector<Fd> pidfds, D
 }
 
 void CudaBackend::set_up_nccl(Deadline deadline) {
-  const std::string why = apart() ? text("the ranks are in ", gpus_.domains.count,
-                                         " peer domains (", gpus_.domains.text(), "): ",
-                                         gpus_.domains.why, ". Between them NCCL is needed: ")
-                                  : text("options.flags has SYMM_COMM_NCCL: ");
+  const std::string why =
+      apart()
+          ? text("the ranks are in ", gpus_.domains.count, " peer domains (", gpus_.domains.text(),
+                 "): ", gpus_.domains.why, ". Between them NCCL is needed: ")
+          : text("options.flags has SYMM_COMM_NCCL: ");
   const nccl::Library* library = nullptr;
   NcclFacts own;
   const Failure found = attempt([&] {
     if (gpus_.agreed.most_ranks_on_a_gpu > 1) {
-      throw Error(SYMM_UNSUPPORTED,
-                  why + "and it refuses ranks that share a GPU, as some do here");
+      throw Error(SYMM_UNSUPPORTED, why + "and it refuses ranks that share a GPU, as some do here");
     }
     try {
       library = &nccl::library(comm_.options().nccl_path);
@@ -152,13 +152,12 @@ void CudaBackend::require_one_domain() const {
   if (!apart()) return;
   throw Error(SYMM_UNSUPPORTED,
               text("windows need ranks that reach each other's memory, and these are in ",
-                   gpus_.domains.count, " peer domains (", gpus_.domains.text(), "): ",
-                   gpus_.domains.why, "; split the communicator by domain"));
+                   gpus_.domains.count, " peer domains (", gpus_.domains.text(),
+                   "): ", gpus_.domains.why, "; split the communicator by domain"));
 }
 
 std::shared_ptr<void> CudaBackend::make_nccl_window(const char* kind, void* pointer, size_t bytes,
-                                                    std::shared_ptr<void> keep,
-                                                    Deadline deadline) {
+                                                    std::shared_ptr<void> keep, Deadline deadline) {
   const auto nccl = nccl_comm();
   std::string lacks = nccl->library().no_windows(process_environment());
   std::shared_ptr<void> made;
@@ -167,8 +166,9 @@ std::shared_ptr<void> CudaBackend::make_nccl_window(const char* kind, void* poin
     made = nccl->register_window(pointer, bytes, std::move(keep), deadline,
                                  [&] { return comm_.is_doomed(); });
     if (!made) {
-      lacks = "ncclCommWindowRegister succeeded and gave none: NCCL has no symmetric memory here "
-              "(NCCL_DEBUG=INFO says why)";
+      lacks =
+          "ncclCommWindowRegister succeeded and gave none: NCCL has no symmetric memory here "
+          "(NCCL_DEBUG=INFO says why)";
     }
   });
   Writer w;
@@ -203,9 +203,8 @@ std::shared_ptr<void> CudaBackend::register_nccl_window(uint64_t number, void* p
                                                         const std::vector<uint64_t>& same_as,
                                                         Deadline deadline) {
   std::erase_if(nccl_memory_, [](const NcclMemory& one) { return one.registered.expired(); });
-  const bool known = same_as[0] != 0 && std::all_of(same_as.begin(), same_as.end(), [&](uint64_t s) {
-                       return s == same_as[0];
-                     });
+  const bool known = same_as[0] != 0 && std::all_of(same_as.begin(), same_as.end(),
+                                                    [&](uint64_t s) { return s == same_as[0]; });
   if (known) {
     // Every rank has found one. It may have gone meanwhile in some, so that has to be agreed.
     std::shared_ptr<void> window;

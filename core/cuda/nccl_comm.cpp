@@ -91,9 +91,11 @@ bool run_bounded(const char* what, const std::shared_ptr<const Context>& context
     if (!passed && !give_up()) continue;
     job->abandoned.store(true, std::memory_order_relaxed);
     if (!passed) return false;
-    throw Error(SYMM_TIMEOUT,
-                text(what, " of NCCL is not over within the deadline: do the hosts reach each "
-                     "other over the network that NCCL takes (NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO)?"));
+    throw Error(
+        SYMM_TIMEOUT,
+        text(what,
+             " of NCCL is not over within the deadline: do the hosts reach each "
+             "other over the network that NCCL takes (NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO)?"));
   }
   if (job->failure.status != SYMM_OK) {
     throw Error(job->failure.status, job->failure.message, job->failure.rank);
@@ -124,10 +126,9 @@ std::shared_ptr<NcclComm> NcclComm::create(const nccl::Library& library, const n
 void NcclComm::check(int result, const char* function) const {
   if (result == nccl::kSuccess || result == nccl::kInProgress) return;
   const char* more = library_.ncclGetLastError(comm_);
-  throw Error(SYMM_NCCL,
-              text(function, ": ", library_.ncclGetErrorString(result), " (NCCL result ", result,
-                   more != nullptr && *more != '\0' ? text("; ", more) : "",
-                   "); NCCL_DEBUG=WARN makes NCCL say more"));
+  throw Error(SYMM_NCCL, text(function, ": ", library_.ncclGetErrorString(result), " (NCCL result ",
+                              result, more != nullptr && *more != '\0' ? text("; ", more) : "",
+                              "); NCCL_DEBUG=WARN makes NCCL say more"));
 }
 
 void NcclComm::initialise(const nccl::UniqueId& id, int rank, int size) {
@@ -171,7 +172,8 @@ void NcclComm::connect(uint64_t most_bytes, const std::function<bool()>& abandon
       const auto deadline = Clock::now() + kAbortEnds;
       while (!event.is_done() && Clock::now() < deadline) std::this_thread::sleep_for(kAskEvery);
       // Memory that a kernel may still use is better lost than given to others.
-      if (!event.is_done()) [[maybe_unused]] auto* lost = new auto(scratch);
+      if (!event.is_done()) [[maybe_unused]]
+        auto* lost = new auto(scratch);
       return;
     }
     std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -184,7 +186,8 @@ bool NcclComm::begin_ending() {
   return !std::exchange(ending_, true);
 }
 
-// Whatever was enqueued has run, and no graph has work of it: its communicator's end waits for them.
+// Whatever was enqueued has run, and no graph has work of it: its communicator's end waits for
+// them.
 NcclComm::~NcclComm() {
   if (!begin_ending() && !revoked_) return;
   try {
@@ -335,16 +338,14 @@ std::shared_ptr<void> NcclComm::register_window(void* pointer, size_t bytes,
   const auto made = std::make_shared<NcclWindow>();
   made->comm = shared_from_this();
   made->keep = std::move(keep);
-  const bool over =
-      run_bounded("ncclCommWindowRegister", context_, deadline, give_up,
-                  [made, pointer, bytes](const auto&) {
-                    NcclComm& comm = *made->comm;
-                    // Registered with success and without a window: NCCL cannot make any here.
-                    comm.check(comm.library_.ncclCommWindowRegister(
-                                   comm.comm_, pointer, bytes, &made->window,
-                                   nccl::kSymmetricWindow),
-                               "ncclCommWindowRegister");
-                  });
+  const bool over = run_bounded(
+      "ncclCommWindowRegister", context_, deadline, give_up, [made, pointer, bytes](const auto&) {
+        NcclComm& comm = *made->comm;
+        // Registered with success and without a window: NCCL cannot make any here.
+        comm.check(comm.library_.ncclCommWindowRegister(comm.comm_, pointer, bytes, &made->window,
+                                                        nccl::kSymmetricWindow),
+                   "ncclCommWindowRegister");
+      });
   if (!over || made->window == nullptr) return nullptr;
   return made;
 }

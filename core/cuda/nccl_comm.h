@@ -98,8 +98,8 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
     std::shared_ptr<const Event> after;
     std::optional<Clock::time_point> begun;
   };
-  std::deque<Watched> watched_;                 // oldest first
-  std::vector<std::shared_ptr<Event>> spare_;   // for mark()
+  std::deque<Watched> watched_;                // oldest first
+  std::vector<std::shared_ptr<Event>> spare_;  // for mark()
 };
 
 }  // namespace symm::cuda

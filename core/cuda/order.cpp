@@ -116,7 +116,8 @@ void Order::end(const Turn& turn, CUstream stream) {
     if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
       refuse_stream(stream, "has a capture that another thread's call has broken meanwhile");
     }
-    // What comes next on the stream depends on them: a kernel of ours is one, NCCL may leave several.
+    // What comes next on the stream depends on them: a kernel of ours is one, NCCL may leave
+    // several.
     capture.nodes.assign(nodes, nodes + count);
     capture.stream = turn.stream;
     return;

@@ -61,7 +61,7 @@ class Order {
 
   struct Capture {
     cuuint64_t id;
-    unsigned long long stream;  // of its last call
+    unsigned long long stream;         // of its last call
     std::vector<CUgraphNode> nodes{};  // that what follows its last call depends on
     std::vector<std::weak_ptr<void>> kept;
   };

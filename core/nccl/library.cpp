@@ -39,8 +39,8 @@ std::string path_of(void* handle) {
 bool same_file(const std::string& a, const std::string& b) {
   struct stat of_a {};
   struct stat of_b {};
-  return stat(a.c_str(), &of_a) == 0 && stat(b.c_str(), &of_b) == 0 &&
-         of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+  return stat(a.c_str(), &of_a) == 0 && stat(b.c_str(), &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+         of_a.st_ino == of_b.st_ino;
 }
 
 std::unique_ptr<Library> read(void* handle, const std::string& how) {
@@ -56,18 +56,17 @@ std::unique_ptr<Library> read(void* handle, const std::string& how) {
                 text(library->path, " is no NCCL: ncclGetVersion is missing or fails", kRemedy));
   }
   if (library->version < kFirst) {
-    throw Error(SYMM_UNSUPPORTED,
-                text(library->path, " is NCCL ", version_text(library->version), "; ",
-                     version_text(kFirst), " or newer is needed, and ",
-                     version_text(kFirstWindows), " for windows", kRemedy));
+    throw Error(SYMM_UNSUPPORTED, text(library->path, " is NCCL ", version_text(library->version),
+                                       "; ", version_text(kFirst), " or newer is needed, and ",
+                                       version_text(kFirstWindows), " for windows", kRemedy));
   }
 #define SYMM_NCCL_FIND(name, ...) \
   library->name = reinterpret_cast<decltype(library->name)>(dlsym(handle, #name));
-#define SYMM_NCCL_REQUIRE(name, ...)                                                          \
-  SYMM_NCCL_FIND(name)                                                                        \
-  if (library->name == nullptr) {                                                             \
+#define SYMM_NCCL_REQUIRE(name, ...)                                                             \
+  SYMM_NCCL_FIND(name)                                                                           \
+  if (library->name == nullptr) {                                                                \
     throw Error(SYMM_UNSUPPORTED, text(library->path, " (NCCL ", version_text(library->version), \
-                                       ") has no " #name, kRemedy));                          \
+                                       ") has no " #name, kRemedy));                             \
   }
   SYMM_NCCL_ENTRY_POINTS(SYMM_NCCL_REQUIRE)
   SYMM_NCCL_OPTIONAL_ENTRY_POINTS(SYMM_NCCL_FIND)
@@ -102,8 +101,7 @@ std::unique_ptr<Library> load(const std::string& path) {
   if (!path.empty()) {
     handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
-      throw Error(SYMM_UNSUPPORTED,
-                  text("options.nccl_path cannot be loaded: ", last_dl_error()));
+      throw Error(SYMM_UNSUPPORTED, text("options.nccl_path cannot be loaded: ", last_dl_error()));
     }
     return read(handle, "options.nccl_path");
   }
@@ -126,8 +124,8 @@ const Library& library_locked(const std::string& path) {
   if (found == nullptr) found = load(path).release();
   if (!path.empty() && !same_file(path, found->path)) {
     throw Error(SYMM_INVALID_ARGUMENT,
-                text("options.nccl_path is ", path, ", but this process uses ", found->path,
-                     " (", found->how, "); a process has one NCCL"));
+                text("options.nccl_path is ", path, ", but this process uses ", found->path, " (",
+                     found->how, "); a process has one NCCL"));
   }
   return *found;
 }

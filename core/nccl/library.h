@@ -31,8 +31,8 @@ struct UniqueId {
   char bytes[128];
 };
 
-// The beginning of ncclConfig_t, of which 2.17 has all but the last line: `size` tells every later version where it ends, and
-// `version` that the rest is to be the default.
+// The beginning of ncclConfig_t, of which 2.17 has all but the last line: `size` tells every later
+// version where it ends, and `version` that the rest is to be the default.
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
@@ -48,21 +48,21 @@ struct Config {
 };
 
 // Present in every version that is used at all.
-#define SYMM_NCCL_ENTRY_POINTS(X)                                \
+#define SYMM_NCCL_ENTRY_POINTS(X)                                          \
   X(ncclAllReduce, int, const void*, void*, size_t, int, int, Comm, void*) \
-  X(ncclCommAbort, int, Comm)                                    \
-  X(ncclCommDestroy, int, Comm)                                  \
-  X(ncclCommGetAsyncError, int, Comm, int*)                      \
-  X(ncclCommInitRankConfig, int, Comm*, int, UniqueId, int, Config*) \
-  X(ncclGetErrorString, const char*, int)                        \
-  X(ncclGetLastError, const char*, Comm)                         \
-  X(ncclGetUniqueId, int, UniqueId*)                             \
+  X(ncclCommAbort, int, Comm)                                              \
+  X(ncclCommDestroy, int, Comm)                                            \
+  X(ncclCommGetAsyncError, int, Comm, int*)                                \
+  X(ncclCommInitRankConfig, int, Comm*, int, UniqueId, int, Config*)       \
+  X(ncclGetErrorString, const char*, int)                                  \
+  X(ncclGetLastError, const char*, Comm)                                   \
+  X(ncclGetUniqueId, int, UniqueId*)                                       \
   X(ncclGetVersion, int, int*)
 
 // Null where the version has none.
-#define SYMM_NCCL_OPTIONAL_ENTRY_POINTS(X)                            \
-  X(ncclCommRevoke, int, Comm, int)                                   \
-  X(ncclCommWindowDeregister, int, Comm, Window)                      \
+#define SYMM_NCCL_OPTIONAL_ENTRY_POINTS(X)       \
+  X(ncclCommRevoke, int, Comm, int)              \
+  X(ncclCommWindowDeregister, int, Comm, Window) \
   X(ncclCommWindowRegister, int, Comm, void*, size_t, Window*, int)
 
 struct Library {

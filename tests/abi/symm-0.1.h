@@ -13,6 +13,9 @@
  * - Sticky errors: TIMEOUT, PEER, MISMATCH, ABORTED, CUDA, NCCL and INTERNAL end the communicator and its windows. Every
  *   later call but *_free, symm_report and the getters returns the same status at once, graph replays become empty,
  *   outputs are then unspecified. There is no reset: create another one. Other statuses change nothing.
+ * - GPUs that do not reach each other's memory (several hosts, no peer access: several peer domains) work through NCCL.
+ *   There are no windows then, the order of operands is NCCL's, calls that differ between ranks are not recognised but time
+ *   out, and after a sticky error graphs of the communicator must not be launched again. symm_plan says which path it is.
  * - fork: handles are dead in the child (INVALID_ARGUMENT); *_free there does nothing. The child may make its own.
  * - Options: fill `size` with sizeof the struct and zero the rest; zero is every field's default; NULL is all defaults. */
 #ifndef SYMM_H
@@ -98,14 +101,14 @@ enum symm_limits {
 /* Bits of symm_comm_options.flags. */
 typedef enum symm_comm_flags {
   SYMM_COMM_SHARE_GPU = 1,    /* several ranks may use one GPU */
-  SYMM_COMM_NCCL = 2,         /* create the NCCL communicator even where it is not needed */
+  SYMM_COMM_NCCL = 2,         /* create the NCCL communicator even where it is not needed; one rank a GPU */
   SYMM_COMM_STRICT = 4,       /* fail rather than use a path (NCCL) whose order of operands is not 0..N-1 */
   SYMM_COMM_SOLE = 8          /* no other communicator works on these GPUs meanwhile: larger grids, faster from 4 MiB up */
 } symm_comm_flags;
 
 /* Bits of symm_window_options.flags. */
 typedef enum symm_window_flags {
-  SYMM_WINDOW_NCCL = 1, /* make it an NCCL window as well */
+  SYMM_WINDOW_NCCL = 1, /* make it an NCCL window as well, equal on every rank; symm_report says where NCCL has none */
   SYMM_WINDOW_FD = 2    /* `fd` and `fd_offset` say what is mapped at the registered pointer (CPU) */
 } symm_window_flags;
 
@@ -119,7 +122,7 @@ typedef struct symm_window symm_window;
 typedef struct symm_comm_options {
   size_t size;             /* sizeof(symm_comm_options) */
   const char *name;        /* tells apart communicators created over one address; NULL is "" */
-  const char *nccl_path;   /* NULL: one already loaded, else the usual places */
+  const char *nccl_path;   /* of libnccl.so.2; NULL: one already loaded, else the usual places */
   char *error;             /* NULL, or where to put the message of a failure (for callers whose threads move) */
   size_t error_size;       /* bytes at `error`; a longer message is cut */
   size_t scratch_bytes;    /* most memory for scratch on each rank, larger messages go in pieces; 0: 128 MiB */
@@ -129,7 +132,7 @@ typedef struct symm_comm_options {
   uint32_t reserved;       /* 0 */
 } symm_comm_options;
 
-/* For symm_window_alloc and symm_window_register; all local. No padding, like symm_comm_options. */
+/* For symm_window_alloc and symm_window_register; local, but for SYMM_WINDOW_NCCL. No padding, like symm_comm_options. */
 typedef struct symm_window_options {
   size_t size;       /* sizeof(symm_window_options) */
   char *error;       /* NULL, or where to put the message of a failure */
@@ -203,7 +206,8 @@ symm_status symm_comm_abort(symm_comm *comm);
  * that captured it are gone; it then leaves cleanly, which is an error only for calls that still need it. */
 void symm_comm_free(symm_comm *comm);
 
-/* The ncclComm_t inside, still symm's: valid while comm is, never to be destroyed. UNSUPPORTED if there is none. */
+/* The ncclComm_t inside, still symm's: valid until comm is freed or fails, never to be destroyed. UNSUPPORTED if there is
+ * none. Calls on it and on comm must not overlap. */
 symm_status symm_comm_nccl(const symm_comm *comm, void **nccl);
 
 /* ---- Windows ---- */

@@ -6,15 +6,16 @@
 
 struct fake_nccl {
   /* What to be. Set before the call that is to see it. */
-  int version;             /* ncclGetVersion's */
-  int null_window_rank;    /* ncclCommWindowRegister succeeds there without a window; -2: on all, -1: none */
-  int asynchronous_error;  /* ncclCommGetAsyncError's, of every communicator */
-  const char* fail_call;   /* this function ... */
-  int fail_rank;           /* ... on this rank (-1: on every rank) ... */
-  int fail_result;         /* ... gives that ncclResult_t */
-  const char* hang_call;   /* waits until release() or, with a communicator, its abort */
+  int version;            /* ncclGetVersion's */
+  int null_window_rank;   /* ncclCommWindowRegister succeeds there without a window; -2: on all, -1:
+                             none */
+  int asynchronous_error; /* ncclCommGetAsyncError's, of every communicator */
+  const char* fail_call;  /* this function ... */
+  int fail_rank;          /* ... on this rank (-1: on every rank) ... */
+  int fail_result;        /* ... gives that ncclResult_t */
+  const char* hang_call;  /* waits until release() or, with a communicator, its abort */
   int hang_rank;
-  int enqueue_only;        /* ncclAllReduce returns at once and does nothing */
+  int enqueue_only; /* ncclAllReduce returns at once and does nothing */
   void (*release)(void);
   void (*reset)(void); /* as it was at first; counts too, but of what is alive */
 
@@ -28,6 +29,7 @@ struct fake_nccl {
 #ifdef __cplusplus
 extern "C"
 #endif
-struct fake_nccl* fake_nccl(void);
+    struct fake_nccl*
+    fake_nccl(void);
 
 #endif

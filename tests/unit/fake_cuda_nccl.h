@@ -57,7 +57,8 @@ struct Reduction {
   std::vector<Outcome> outcomes;
   std::vector<float*> output;
 };
-inline Reduction reduce(FakeCuda& fake, const Communicator& c, const std::vector<CUstream>& stream) {
+inline Reduction reduce(FakeCuda& fake, const Communicator& c,
+                        const std::vector<CUstream>& stream) {
   const size_t ranks = c.comm.size();
   Reduction result;
   result.outcomes.resize(ranks);

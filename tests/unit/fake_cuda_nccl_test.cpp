@@ -1,8 +1,8 @@
-// Ranks in several peer domains, over the fake driver and the fake NCCL: what goes through NCCL, and
-// what becomes of it when something fails.
+// Ranks in several peer domains, over the fake driver and the fake NCCL: what goes through NCCL,
+// and what becomes of it when something fails.
+#include "tests/unit/fake_cuda_nccl.h"
 #include "core/cuda/device.h"
 #include "core/cuda/domains.h"
-#include "tests/unit/fake_cuda_nccl.h"
 
 namespace symm::cuda {
 namespace {
@@ -43,8 +43,8 @@ TEST_F(Apart, BarriersGoThroughNcclAndEmptyCallsDoNot) {
   each_rank(2, [&](int rank) {
     const auto r = static_cast<size_t>(rank);
     EXPECT_EQ(SYMM_OK, symm_comm_barrier(c.comm[r], streams_[r])) << symm_last_error();
-    EXPECT_EQ(SYMM_OK, symm_all_reduce(c.comm[r], nullptr, nullptr, 0, SYMM_FLOAT32, SYMM_SUM,
-                                       streams_[r]))
+    EXPECT_EQ(SYMM_OK,
+              symm_all_reduce(c.comm[r], nullptr, nullptr, 0, SYMM_FLOAT32, SYMM_SUM, streams_[r]))
         << symm_last_error();
   });
   EXPECT_EQ(before + 2, nccl_.reductions);
@@ -101,8 +101,7 @@ TEST_F(Apart, ALateRankIsWaitedFor) {
   each_rank(2, [&](int rank) {
     const auto i = static_cast<size_t>(rank);
     if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    c.outcomes[i] =
-        outcome(symm_comm_create(address.c_str(), rank, 2, rank, &options, &c.comm[i]));
+    c.outcomes[i] = outcome(symm_comm_create(address.c_str(), rank, 2, rank, &options, &c.comm[i]));
   });
   expect_all(c.outcomes, SYMM_OK);
   free_all(c);
@@ -115,9 +114,9 @@ TEST_F(Apart, AFailureOfNcclOnOneRankIsEveryRanks) {
     const char* call;
     int rank;
   };
-  for (const Row& row : {Row{"ncclGetUniqueId", 0}, Row{"ncclCommInitRankConfig", 0},
-                         Row{"ncclCommInitRankConfig", 1}, Row{"ncclAllReduce", 0},
-                         Row{"ncclAllReduce", 1}}) {
+  for (const Row& row :
+       {Row{"ncclGetUniqueId", 0}, Row{"ncclCommInitRankConfig", 0},
+        Row{"ncclCommInitRankConfig", 1}, Row{"ncclAllReduce", 0}, Row{"ncclAllReduce", 1}}) {
     nccl_.fail_call = row.call;
     nccl_.fail_rank = row.rank;
     nccl_.fail_result = 6;
@@ -284,8 +283,8 @@ TEST_F(Apart, EightBitFloatsNeedGpusThatNcclAddsThemOn) {
   Communicator c = create({0, 1}, nccl_options());
   expect_all(c.outcomes, SYMM_OK);
   void* memory = fake_.malloc(0, 64);
-  EXPECT_EQ(SYMM_UNSUPPORTED, symm_all_reduce(c.comm[0], memory, memory, 1, SYMM_FLOAT8_E4M3,
-                                              SYMM_SUM, streams_[0]));
+  EXPECT_EQ(SYMM_UNSUPPORTED,
+            symm_all_reduce(c.comm[0], memory, memory, 1, SYMM_FLOAT8_E4M3, SYMM_SUM, streams_[0]));
   EXPECT_TRUE(contains(symm_last_error(), "compute capability 9.0"));
   EXPECT_EQ(SYMM_OK, symm_comm_check(c.comm[0], nullptr));
   fake_.free(memory);

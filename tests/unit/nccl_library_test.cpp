@@ -157,10 +157,10 @@ TEST(NcclLibrary, IsLookedForBesideSymmInTheVirtualEnvironmentAndInTheSystem) {
   for (const Place& place : places) paths.push_back(place.path);
   const std::string lib = std::string(folder) + "/lib/";
   const std::string wheel = "/site-packages/nvidia/nccl/lib/libnccl.so.2";
-  EXPECT_EQ((std::vector<std::string>{"/x" + wheel, lib + "python3.12" + wheel,
-                                      lib + "python3.11" + wheel, "/c/lib/libnccl.so.2",
-                                      "libnccl.so.2"}),
-            paths);
+  EXPECT_EQ(
+      (std::vector<std::string>{"/x" + wheel, lib + "python3.12" + wheel,
+                                lib + "python3.11" + wheel, "/c/lib/libnccl.so.2", "libnccl.so.2"}),
+      paths);
   EXPECT_EQ("Python package", places.front().how);
   EXPECT_EQ("system", places.back().how);
   fs::remove_all(folder);
@@ -177,6 +177,23 @@ TEST(NcclLibrary, IsNotLoadedForAReportThatMayNot) {
     const std::string text = after.take();
     EXPECT_NE(std::string::npos, text.find("\"version\":\"2.28.9\"")) << text;
     EXPECT_NE(std::string::npos, text.find("\"windows\":{\"available\":true}")) << text;
+  });
+}
+
+// SYMM_TEST_NCCL names a real one; see nccl.sh. No GPU is needed to load it.
+TEST(NcclLibrary, TheRealOneHasEverythingThatIsUsed) {
+  const char* path = std::getenv("SYMM_TEST_NCCL");
+  if (path == nullptr) GTEST_SKIP() << "SYMM_TEST_NCCL names no libnccl.so.2";
+  in_child([path] {
+    const Library& found = library(path);
+    EXPECT_GE(found.version, 22700);
+    EXPECT_EQ("", found.no_windows(environment_of({})));
+    EXPECT_EQ("NCCL_WIN_ENABLE=0 switches them off",
+              found.no_windows(environment_of({{"NCCL_WIN_ENABLE", "0"}})));
+    EXPECT_EQ(found.version >= 22900, found.ncclCommRevoke != nullptr) << found.version;
+    EXPECT_STREQ("no error", found.ncclGetErrorString(kSuccess));
+    EXPECT_NE(nullptr, found.ncclGetLastError(nullptr));
+    fprintf(stderr, "NCCL %s, %s\n", version_text(found.version).c_str(), found.path.c_str());
   });
 }
 
