@@ -106,6 +106,10 @@ class Backend {
   virtual void describe(JsonWriter& json) const = 0;
   // How this rank reaches another, into that peer's object; true if it was said.
   virtual bool describe_peer(JsonWriter& json, int rank) const = 0;
+  // Once set up: the part of the ranks that this one is to have a communicator of its own with,
+  // engaged on every rank or on none. use_domain() then gets that one; what it throws is agreed.
+  virtual std::optional<int> domain() const { return std::nullopt; }
+  virtual void use_domain(const std::shared_ptr<Comm>&) {}
   // The ncclComm_t inside. Throws UNSUPPORTED where there is none.
   virtual void* nccl() const = 0;
 };

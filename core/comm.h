@@ -91,6 +91,8 @@ class Comm final : public ExitListener, public Keepable, public std::enable_shar
   // `attendance` the line to the meeting, or null.
   void connect(const StarAddress& star, const std::shared_ptr<StarHub>& hub, Comm* parent,
                Attendance* attendance, Deadline deadline);
+  // After connect(): what the backend needs a communicator below this one for.
+  void complete();
   void peer_process_ended(const std::string& process_id);
   void leave() noexcept;
   void on_star_fault(const Failure& failure);

@@ -164,6 +164,7 @@ std::shared_ptr<Comm> Comm::create(const std::string& address, int32_t rank, int
     comm->connect(meeting.star, meeting.hub, nullptr, meeting.attendance.get(), deadline);
   });
   if (failed.status != SYMM_OK) give_up(failed, rank, *meeting.attendance);
+  comm->complete();
   add_exit_listener(comm);
   return comm;
 }
@@ -203,6 +204,15 @@ void Comm::connect(const StarAddress& star, const std::shared_ptr<StarHub>& hub,
     if (const auto self = weak.lock()) self->on_star_fault(failure);
   });
   if (attendance != nullptr) attendance->settled();
+}
+
+void Comm::complete() {
+  const auto domain = backend_->domain();
+  if (!domain) return;
+  CommOptions options = options_;
+  options.agreed.flags &= ~static_cast<uint32_t>(SYMM_COMM_NCCL | SYMM_COMM_STRICT);
+  const auto below = split(*domain, rank_, options, {});
+  run([&] { agree(kSplit, attempt([&] { backend_->use_domain(below); }), set_up_deadline()); });
 }
 
 std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions& options,
@@ -250,6 +260,7 @@ std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions&
       }
       const Bytes& blob = stars.blobs[static_cast<size_t>(members[0])];
       child->connect(decode_star_address(blob), hub, this, nullptr, deadline);
+      child->complete();
     });
     Failure ended;
     if (exchange_) exchange_->set_on_doomed(nullptr);

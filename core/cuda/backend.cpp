@@ -43,6 +43,11 @@ class CudaBackend::Watch : public Reaper::Watched {
           nccl->look(comm->options().agreed.wait_timeout_ms, backend_.someone_left());
       if (failure) return comm->fail(*failure);
     }
+    if (const auto hierarchy = backend_.hierarchy()) {
+      const auto failure =
+          hierarchy->look(comm->options().agreed.wait_timeout_ms, backend_.someone_left());
+      if (failure) return comm->fail(*failure);
+    }
     if (!backend_.arena_ || !backend_.arena_->page().has_error()) return;
     bool explained = false;
     const Failure failure = backend_.reported(&explained);
@@ -68,6 +73,8 @@ CudaBackend::~CudaBackend() {
     const HostWork work(*context_);
     // In the order of who needs whom.
     slabs_.clear();
+    hierarchy_.reset();
+    leaders_.reset();
     nccl_.reset();
     order_.reset();
     stream_.reset();
@@ -180,6 +187,7 @@ void CudaBackend::share_leavers(Failure failure, Deadline deadline) {
 void CudaBackend::raise(const Failure& failure) {
   if (arena_) arena_->raise(failure.status);
   if (const auto nccl = nccl_comm()) nccl->abort();
+  if (const auto below = hierarchy()) below->raise(failure);
 }
 
 Failure CudaBackend::reported(bool* explained) const {
@@ -219,6 +227,9 @@ Failure CudaBackend::reported(bool* explained) const {
 std::optional<Failure> CudaBackend::fault() const {
   if (const auto nccl = nccl_comm()) {
     if (auto failure = nccl->asynchronous_error()) return failure;
+  }
+  if (const auto below = hierarchy()) {
+    if (auto failure = below->fault()) return failure;
   }
   return fault_before_call();
 }
@@ -285,11 +296,14 @@ CallPlan CudaBackend::plan(const Call& call) const {
     return result;
   }
   if (apart()) {
-    result.algorithm = "nccl";
-    result.reason =
-        text("the ranks are in ", gpus_.domains.count, " peer domains (", gpus_.domains.text(),
-             "); through NCCL the order of operands is NCCL's, and calls that differ "
-             "between ranks are not recognised");
+    result.algorithm = goes_hierarchical(call) ? kHierarchical : kNccl;
+    result.reason = text("the ranks are in ", gpus_.domains.count, " peer domains (",
+                         gpus_.domains.text(), "); ",
+                         goes_hierarchical(call)
+                             ? "each reduces by its own kernels, NCCL between their first ranks; "
+                             : "",
+                         "through NCCL the order of operands is NCCL's, and calls that differ "
+                         "between ranks are not recognised");
     const bool fits =
         comm_.size() <= kMostRanks && gpus_.agreed.scratch_bytes >= least_scratch(comm_.size());
     const Algorithm other =
@@ -313,7 +327,11 @@ CallPlan CudaBackend::plan(const Call& call) const {
 std::vector<AlgorithmRow> CudaBackend::table() const {
   std::vector<AlgorithmRow> rows;
   if (comm_.size() == 1) return {{SIZE_MAX, algorithm_name(Algorithm::kCopy)}};
-  if (apart()) return {{SIZE_MAX, "nccl"}};
+  if (apart()) {
+    if (!has_hierarchy()) return {{SIZE_MAX, kNccl}};
+    if (!has_flat_nccl()) return {{SIZE_MAX, kHierarchical}};
+    return {{kMostHierarchical, kHierarchical}, {SIZE_MAX, kNccl}};
+  }
   constexpr size_t kMostBytes = size_t{1} << 32;
   for (size_t bytes = sizeof(float); bytes <= kMostBytes; bytes *= 2) {
     Call call;

@@ -17,6 +17,7 @@
 #include "core/cuda/arena.h"
 #include "core/cuda/device.h"
 #include "core/cuda/functions.h"
+#include "core/cuda/hierarchy.h"
 #include "core/cuda/nccl_comm.h"
 #include "core/cuda/order.h"
 #include "core/cuda/reaper.h"
@@ -51,10 +52,18 @@ class CudaBackend : public Backend {
   std::vector<AlgorithmRow> table() const override;
   void describe(JsonWriter& json) const override;
   bool describe_peer(JsonWriter& json, int rank) const override;
+  std::optional<int> domain() const override;
+  void use_domain(const std::shared_ptr<Comm>& domain) override;
   void* nccl() const override;
 
  private:
   class Watch;
+  static constexpr char kNccl[] = "nccl";
+  static constexpr char kHierarchical[] = "hierarchical";
+  // Bytes. Below, latency decides, and NCCL's grows with the ranks it has; above, every GPU's way
+  // to the network is needed. Reckoned from NCCL's latencies within and between hosts, not
+  // measured.
+  static constexpr size_t kMostHierarchical = 32 << 10;
   // Words that ranks of several processes share on the host, to tell leaving from dying.
   struct Leavers {
     std::atomic<uint32_t> left[symm::kMostRanks];
@@ -73,6 +82,15 @@ class CudaBackend : public Backend {
   void set_up_domain(const Failure& failure, std::vector<Fd> pidfds, Deadline deadline);
   void set_up_apart(const Failure& failure, std::vector<Fd> pidfds, Deadline deadline);
   void set_up_nccl(Deadline deadline);
+  // Peer domains of several ranks each: see hierarchy.h. Whether a call goes that way is the same
+  // on every rank.
+  bool has_hierarchy() const { return apart() && gpus_.domains.count < comm_.size(); }
+  bool leads() const;
+  void check_gpus_for_nccl(const std::string& why) const;
+  [[noreturn]] void refuse_flat(const Call& call) const;
+  bool goes_hierarchical(const Call& call) const;
+  bool has_flat_nccl() const { return gpus_.agreed.most_ranks_on_a_gpu == 1; }
+  std::shared_ptr<Hierarchy> hierarchy() const;
   void begin_watch(std::vector<Fd> pidfds);
   void share_leavers(Failure failure, Deadline deadline);
   int someone_left() const;
@@ -122,8 +140,10 @@ class CudaBackend : public Backend {
   Params params_{};  // what is the same in every launch
 
   mutable std::mutex nccl_mutex_;
-  std::shared_ptr<NcclComm> nccl_;  // null unless needed or asked for
-  std::string no_nccl_windows_;     // why the last one that was asked for is none
+  std::shared_ptr<NcclComm> nccl_;     // of all ranks; null unless needed or asked for
+  std::shared_ptr<NcclComm> leaders_;  // of the domains' first ranks; null on others
+  std::shared_ptr<Hierarchy> hierarchy_;
+  std::string no_nccl_windows_;  // why the last one that was asked for is none
   // Registered memory that is an NCCL window: NCCL does not stand a second one over it.
   struct NcclMemory {
     void* pointer;

@@ -60,8 +60,14 @@ void CudaBackend::enqueue_nccl(const Call& call, const void* input, void* output
                      "8-bit floats only on GPUs of compute capability 9.0 and up; a rank's has ",
                      gpus_.least_capability / 10, '.', gpus_.least_capability % 10));
   }
+  const bool below = goes_hierarchical(call);
+  if (!below && !has_flat_nccl()) refuse_flat(call);
   const auto nccl = nccl_comm();
   const Order::Turn turn = order_->begin(stream, owner);
+  if (below) {
+    hierarchy()->enqueue(call, input, output, stream, turn.captured, owner);
+    return order_->end(turn, stream);
+  }
   std::shared_ptr<Event> before;
   if (!turn.captured) before = nccl->mark(stream);
   nccl->enqueue(call, input, output, stream, turn.captured);

@@ -6,6 +6,7 @@
 #include "core/cuda/backend.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "core/types.h"
 
 namespace symm::cuda {
 namespace {
@@ -21,14 +22,14 @@ constexpr size_t kMostRemembered = 4096;
 struct NcclFacts {
   int32_t version = 0;
   std::string path;
-  nccl::UniqueId id{};
+  nccl::UniqueId ids[2]{};  // of all ranks, and of the domains' first ones
 };
 
 Bytes encode(const NcclFacts& facts) {
   Writer w;
   w.i32(facts.version);
   w.string(facts.path.substr(0, kMostText));
-  w.string(std::string(facts.id.bytes, sizeof facts.id.bytes));
+  for (const nccl::UniqueId& id : facts.ids) w.string(std::string(id.bytes, sizeof id.bytes));
   return w.take();
 }
 
@@ -37,9 +38,11 @@ NcclFacts decode_nccl_facts(const Bytes& blob) {
   NcclFacts facts;
   facts.version = r.i32();
   facts.path = r.string(kMostText);
-  const std::string id = r.string(sizeof facts.id.bytes);
-  if (id.size() != sizeof facts.id.bytes) throw WireError("an NCCL id of another length");
-  std::copy(id.begin(), id.end(), facts.id.bytes);
+  for (nccl::UniqueId& id : facts.ids) {
+    const std::string bytes = r.string(sizeof id.bytes);
+    if (bytes.size() != sizeof id.bytes) throw WireError("an NCCL id of another length");
+    std::copy(bytes.begin(), bytes.end(), id.bytes);
+  }
   r.end();
   return facts;
 }
@@ -90,6 +93,26 @@ void CudaBackend::set_up_apart(const Failure& failure, std::vector<Fd> pidfds, D
   comm_.agree(kCreate, attempt([&] { begin_watch(std::move(pidfds)); }), deadline);
 }
 
+bool CudaBackend::leads() const {
+  const auto& of_rank = gpus_.domains.of_rank;
+  const int mine = of_rank[static_cast<size_t>(comm_.rank())];
+  return std::find(of_rank.begin(), of_rank.end(), mine) - of_rank.begin() == comm_.rank();
+}
+
+void CudaBackend::check_gpus_for_nccl(const std::string& why) const {
+  std::vector<Uuid> leaders;
+  for (int domain = 0; domain < gpus_.domains.count; ++domain) {
+    const auto& of_rank = gpus_.domains.of_rank;
+    const auto first = std::find(of_rank.begin(), of_rank.end(), domain) - of_rank.begin();
+    leaders.push_back(gpus_.of_rank[static_cast<size_t>(first)].uuid);
+  }
+  std::sort(leaders.begin(), leaders.end());
+  const bool leaders_share = std::adjacent_find(leaders.begin(), leaders.end()) != leaders.end();
+  const bool wanted = (comm_.options().agreed.flags & SYMM_COMM_NCCL) != 0;
+  if (has_flat_nccl() || (has_hierarchy() && !leaders_share && !wanted)) return;
+  throw Error(SYMM_UNSUPPORTED, why + "and it refuses ranks that share a GPU, as some do here");
+}
+
 void CudaBackend::set_up_nccl(Deadline deadline) {
   const std::string why =
       apart()
@@ -99,9 +122,7 @@ void CudaBackend::set_up_nccl(Deadline deadline) {
   const nccl::Library* library = nullptr;
   NcclFacts own;
   const Failure found = attempt([&] {
-    if (gpus_.agreed.most_ranks_on_a_gpu > 1) {
-      throw Error(SYMM_UNSUPPORTED, why + "and it refuses ranks that share a GPU, as some do here");
-    }
+    check_gpus_for_nccl(why);
     try {
       library = &nccl::library(comm_.options().nccl_path);
     } catch (const Error& e) {
@@ -111,39 +132,95 @@ void CudaBackend::set_up_nccl(Deadline deadline) {
     own.path = library->path;
     if (comm_.rank() != 0) return;
     const HostWork work(*context_);
-    if (const int result = library->ncclGetUniqueId(&own.id); result != nccl::kSuccess) {
-      throw Error(SYMM_NCCL, text("ncclGetUniqueId: ", library->ncclGetErrorString(result),
-                                  "; NCCL_DEBUG=WARN makes NCCL say more"));
+    for (nccl::UniqueId& id : own.ids) {
+      if (const int result = library->ncclGetUniqueId(&id); result != nccl::kSuccess) {
+        throw Error(SYMM_NCCL, text("ncclGetUniqueId: ", library->ncclGetErrorString(result),
+                                    "; NCCL_DEBUG=WARN makes NCCL say more"));
+      }
     }
   });
   const auto said = comm_.gather(kCreate, {found, encode(own), nullptr}, deadline);
 
-  std::shared_ptr<NcclComm> made;
+  std::shared_ptr<NcclComm> all;
+  std::shared_ptr<NcclComm> leaders;
+  bool given_up = false;
   const Failure joined = attempt([&] {
     std::vector<NcclFacts> facts;
     for (const Bytes& blob : said.blobs) facts.push_back(decode_nccl_facts(blob));
     check_versions(facts);
-    made = NcclComm::create(*library, facts[0].id, comm_.rank(), comm_.size(), context_,
-                            comm_.options().agreed.scratch_bytes, deadline,
-                            [&] { return comm_.is_doomed(); });
+    const auto create = [&](const nccl::UniqueId& id, int rank, int size) {
+      auto made =
+          NcclComm::create(*library, id, rank, size, context_, comm_.options().agreed.scratch_bytes,
+                           deadline, [&] { return comm_.is_doomed(); });
+      given_up = given_up || !made;
+      return made;
+    };
+    if (has_flat_nccl()) all = create(facts[0].ids[0], comm_.rank(), comm_.size());
+    if (given_up || !has_hierarchy() || !leads()) return;
+    leaders = create(facts[0].ids[1], gpus_.domains.of_rank[static_cast<size_t>(comm_.rank())],
+                     gpus_.domains.count);
   });
   // If it gave up another rank has said why, and this step fails with that.
   comm_.agree(kCreate, joined, Deadline(deadline.when() + kGrace));
-  if (!made) throw Error(SYMM_INTERNAL, "NCCL was given up and no rank has failed");
+  if (given_up) throw Error(SYMM_INTERNAL, "NCCL was given up and no rank has failed");
   {
     std::lock_guard lock(nccl_mutex_);
-    nccl_ = made;
+    nccl_ = all;
+    leaders_ = leaders;
   }
   // A fault that came while there was none yet.
-  if (comm_.fault_box().is_set()) made->abort();
+  if (!comm_.fault_box().is_set()) return;
+  if (all) all->abort();
+  if (leaders) leaders->abort();
+}
+
+std::optional<int> CudaBackend::domain() const {
+  if (!has_hierarchy()) return std::nullopt;
+  return gpus_.domains.of_rank[static_cast<size_t>(comm_.rank())];
+}
+
+void CudaBackend::use_domain(const std::shared_ptr<Comm>& domain) {
+  std::vector<int> members;
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    if (gpus_.domains.of_rank[static_cast<size_t>(rank)] == *this->domain()) {
+      members.push_back(rank);
+    }
+  }
+  const HostWork work(*context_);
+  auto made = std::make_shared<Hierarchy>(domain, std::move(members), leaders_, *context_,
+                                          gpus_.granularity, *stream_);
+  {
+    std::lock_guard lock(nccl_mutex_);
+    hierarchy_ = made;
+  }
+  if (comm_.fault_box().is_set()) made->raise(comm_.fault_box().get());
+}
+
+std::shared_ptr<Hierarchy> CudaBackend::hierarchy() const {
+  std::lock_guard lock(nccl_mutex_);
+  return hierarchy_;
+}
+
+bool CudaBackend::goes_hierarchical(const Call& call) const {
+  if (!has_hierarchy() || !may_be_hierarchical(gpus_.domains, call)) return false;
+  if (!has_flat_nccl() || call.form == Form::kBarrier) return true;
+  return call.count <= kMostHierarchical / dtype_size(call.dtype);
+}
+
+void CudaBackend::refuse_flat(const Call& call) const {
+  throw Error(SYMM_UNSUPPORTED,
+              text(call_text(call), ": ranks of several peer domains (", gpus_.domains.text(),
+                   ") that share GPUs average integers not at all, and other types only in domains "
+                   "of one size; use SYMM_SUM and divide"));
 }
 
 void* CudaBackend::nccl() const {
   const auto nccl = nccl_comm();
   if (!nccl) {
     throw Error(SYMM_UNSUPPORTED,
-                "there is no NCCL communicator inside: the ranks are one peer domain, and "
-                "options.flags had no SYMM_COMM_NCCL when it was created");
+                apart() ? "there is no NCCL communicator of all ranks inside, as some share a GPU"
+                        : "there is no NCCL communicator inside: the ranks are one peer domain, "
+                          "and options.flags had no SYMM_COMM_NCCL when it was created");
   }
   return nccl->get();
 }

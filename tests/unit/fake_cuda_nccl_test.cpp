@@ -326,7 +326,11 @@ TEST_F(Apart, AnyFailureOfTheDriverIsEveryRanksAndLeaksNothing) {
     if (c.outcomes[0].status != SYMM_OK) ++failures;
     free_all(c);
     const bool done = fake_.failed().empty();
-    nccl_.release();
+    // Whoever waits inside the fake NCCL for the rank that failed, now or soon.
+    eventually([&] {
+      nccl_.release();
+      return fake_.alive() == before;
+    });
     EXPECT_TRUE(nothing_left(fake_, before)) << "after call " << call << ", " << fake_.failed();
     if (done || HasFailure()) break;
   }

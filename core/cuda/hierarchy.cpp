@@ -1,0 +1,122 @@
+#include "core/cuda/hierarchy.h"
+
+#include <algorithm>
+
+#include "core/memory.h"
+#include "core/types.h"
+
+namespace symm::cuda {
+namespace {
+
+// The way back goes in parts of this at least.
+constexpr size_t kZeroBytes = size_t{2} << 20;
+
+bool is_integer(symm_dtype dtype) { return dtype <= SYMM_UINT64; }
+
+}  // namespace
+
+bool may_be_hierarchical(const Domains& domains, const Call& call) {
+  if (call.form == Form::kBarrier || call.op != SYMM_AVG) return true;
+  if (is_integer(call.dtype)) return false;
+  std::vector<int> sizes(static_cast<size_t>(domains.count), 0);
+  for (const int domain : domains.of_rank) ++sizes[static_cast<size_t>(domain)];
+  return std::all_of(sizes.begin(), sizes.end(), [&](int size) { return size == sizes[0]; });
+}
+
+Hierarchy::Hierarchy(std::shared_ptr<Comm> domain, std::vector<int> members,
+                     std::shared_ptr<NcclComm> leaders, const Context& context, size_t granularity,
+                     const Stream& stream)
+    : domain_(std::move(domain)),
+      members_(std::move(members)),
+      leaders_(std::move(leaders)),
+      zero_bytes_(round_up(kZeroBytes, granularity)) {
+  if (leaders_) return;
+  zeros_ = std::make_shared<Mapping>(std::vector{Allocation::create(context, zero_bytes_)});
+  zeros_->grant(context.ordinal());
+  SYMM_CUDA_CHECK(cuMemsetD8Async, (zeros_->address(), 0, zero_bytes_, stream.get()));
+  stream.synchronize();
+}
+
+void Hierarchy::enqueue(const Call& call, const void* input, void* output, CUstream stream,
+                        bool captured, Keepable& owner) {
+  const bool barrier = call.form == Form::kBarrier;
+  bool enqueued = false;
+  try {
+    if (barrier) {
+      domain_->barrier(stream);
+    } else {
+      domain_->all_reduce(call, input, output, stream, owner);
+    }
+    enqueued = true;
+    if (leaders_) between(call, output, stream, captured);
+    if (barrier) {
+      domain_->barrier(stream);
+    } else {
+      back(call, output, stream, owner);
+    }
+  } catch (const Error& e) {
+    const Failure failure = in_whole({e.status(), e.rank(), e.what()});
+    // The other ranks have begun: the call can be neither repeated nor taken back.
+    const bool broken = enqueued && !is_sticky(failure.status);
+    throw Error(broken ? SYMM_CUDA : failure.status,
+                text("within the peer domain: ", failure.message), failure.rank);
+  }
+}
+
+void Hierarchy::between(const Call& call, void* output, CUstream stream, bool captured) {
+  std::shared_ptr<Event> before;
+  if (!captured) before = leaders_->mark(stream);
+  leaders_->enqueue(call, output, output, stream, captured);
+  if (!captured) leaders_->watch(call, std::move(before), leaders_->mark(stream));
+}
+
+void Hierarchy::back(const Call& call, void* output, CUstream stream, Keepable& owner) {
+  const size_t element = dtype_size(call.dtype);
+  const size_t bytes = static_cast<size_t>(call.count) * element;
+  Call part;
+  part.form = Form::kAllReduce;
+  part.op = SYMM_SUM;
+  // By what is the same on every rank, whose outputs may be aligned otherwise.
+  part.dtype = element == 8 ? SYMM_UINT64 : element == 4 ? SYMM_UINT32 : SYMM_UINT8;
+  const size_t width = dtype_size(part.dtype);
+  for (size_t done = 0; done < bytes; done += zero_bytes_) {
+    auto* at = static_cast<std::byte*>(output) + done;
+    part.count = std::min(bytes - done, zero_bytes_) / width;
+    domain_->all_reduce(part, leaders_ ? at : zeros_->data(), at, stream, owner);
+  }
+}
+
+Failure Hierarchy::in_whole(Failure failure) const {
+  if (failure.rank < 0) return failure;
+  const int there = failure.rank;
+  failure.rank = members_[static_cast<size_t>(there)];
+  if (failure.rank != there) {
+    failure.message =
+        text("(rank ", there, " of the domain is rank ", failure.rank, ") ", failure.message);
+  }
+  return failure;
+}
+
+std::optional<Failure> Hierarchy::fault() const {
+  const Failure failure = domain_->sticky();
+  if (failure.status != SYMM_OK) return in_whole(failure);
+  if (leaders_) return leaders_->asynchronous_error();
+  return std::nullopt;
+}
+
+std::optional<Failure> Hierarchy::look(int32_t wait_timeout_ms, int left) {
+  // Not sticky(): the domain's own watch finds what is to be found, and tells the others.
+  if (domain_->fault_box().is_set()) return in_whole(domain_->fault_box().get());
+  if (leaders_) return leaders_->look(wait_timeout_ms, left);
+  return std::nullopt;
+}
+
+void Hierarchy::raise(const Failure& failure) {
+  if (leaders_) leaders_->abort();
+  Failure inside = failure;
+  const auto member = std::find(members_.begin(), members_.end(), failure.rank);
+  inside.rank = member == members_.end() ? kNoRank : static_cast<int>(member - members_.begin());
+  domain_->fail(inside);
+}
+
+}  // namespace symm::cuda
