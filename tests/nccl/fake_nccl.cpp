@@ -40,7 +40,7 @@ struct Id {
 
 std::mutex mutex;
 std::condition_variable changed;
-struct fake_nccl controls;
+FakeNccl controls;
 std::map<uint64_t, Group>& groups() {
   static auto* all = new std::map<uint64_t, Group>;
   return *all;
@@ -65,16 +65,15 @@ void release() {
 
 void reset() {
   std::lock_guard lock(mutex);
-  const auto release_function = controls.release;
-  const auto reset_function = controls.reset;
-  const int communicators = controls.communicators, windows = controls.windows;
-  controls = {};
-  controls.communicators = communicators;
-  controls.windows = windows;
   controls.version = 22809;
   controls.null_window_rank = -1;
-  controls.release = release_function;
-  controls.reset = reset_function;
+  controls.fail_call = controls.hang_call = nullptr;
+  for (auto* one : {&controls.asynchronous_error, &controls.fail_rank, &controls.fail_result,
+                    &controls.hang_rank, &controls.enqueue_only, &controls.initialised,
+                    &controls.destroyed, &controls.aborted, &controls.revoked, &controls.reductions,
+                    &controls.registrations, &controls.misused}) {
+    *one = 0;
+  }
   ++releases;
   changed.notify_all();
 }
@@ -82,7 +81,6 @@ void reset() {
 [[maybe_unused]] const bool ready = [] {
   controls.release = release;
   controls.reset = reset;
-  reset();
   return true;
 }();
 
@@ -99,7 +97,7 @@ int told(const char* call, int rank, const Communicator* communicator,
     });
     return 5;
   }
-  return means(controls.fail_call, controls.fail_rank) ? controls.fail_result : 0;
+  return means(controls.fail_call, controls.fail_rank) ? controls.fail_result.load() : 0;
 }
 
 template <class T>
@@ -138,7 +136,7 @@ void end(Communicator* communicator) {
 extern "C" {
 #define EXPORT __attribute__((visibility("default")))
 
-EXPORT struct fake_nccl* fake_nccl(void) { return &controls; }
+EXPORT FakeNccl* fake_nccl() { return &controls; }
 
 EXPORT int ncclGetVersion(int* version) {
   *version = controls.version;

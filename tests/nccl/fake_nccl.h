@@ -1,35 +1,34 @@
-/* The controls of a libnccl.so.2 that is not NCCL: ranks are threads of one process, memory is the
- * host's, and it can be told to be old, to lack windows, to fail or to hang. Found by
- * dlsym("fake_nccl"). */
+// The controls of a libnccl.so.2 that is not NCCL: ranks are threads of one process, memory is the
+// host's, and it can be told to be old, to lack windows, to fail or to hang. Found by
+// dlsym("fake_nccl").
 #ifndef SYMM_TESTS_NCCL_FAKE_NCCL_H_
 #define SYMM_TESTS_NCCL_FAKE_NCCL_H_
 
-struct fake_nccl {
-  /* What to be. Set before the call that is to see it. */
-  int version;            /* ncclGetVersion's */
-  int null_window_rank;   /* ncclCommWindowRegister succeeds there without a window; -2: on all, -1:
-                             none */
-  int asynchronous_error; /* ncclCommGetAsyncError's, of every communicator */
-  const char* fail_call;  /* this function ... */
-  int fail_rank;          /* ... on this rank (-1: on every rank) ... */
-  int fail_result;        /* ... gives that ncclResult_t */
-  const char* hang_call;  /* waits until release() or, with a communicator, its abort */
-  int hang_rank;
-  int enqueue_only; /* ncclAllReduce returns at once and does nothing */
-  void (*release)(void);
-  void (*reset)(void); /* as it was at first; counts too, but of what is alive */
+#include <atomic>
 
-  /* What happened. */
-  int communicators; /* alive */
-  int windows;       /* alive */
-  int initialised, destroyed, aborted, revoked, reductions, registrations;
-  int misused; /* calls with a communicator or window that is gone */
+// NCCL's threads of several ranks look at them while a test sets them.
+struct FakeNccl {
+  // What to be. Set before the call that is to see it.
+  std::atomic<int> version{22809};        // ncclGetVersion's
+  std::atomic<int> null_window_rank{-1};  // registers with success and no window; -2: all, -1: none
+  std::atomic<int> asynchronous_error{0};       // ncclCommGetAsyncError's, of every communicator
+  std::atomic<const char*> fail_call{nullptr};  // this function ...
+  std::atomic<int> fail_rank{0};                // ... on this rank (-1: on every rank) ...
+  std::atomic<int> fail_result{0};              // ... gives that ncclResult_t
+  std::atomic<const char*> hang_call{nullptr};  // waits for release() or its communicator's abort
+  std::atomic<int> hang_rank{0};
+  std::atomic<int> enqueue_only{0};  // ncclAllReduce returns at once and does nothing
+  void (*release)() = nullptr;
+  void (*reset)() = nullptr;  // as it was at first; counts too, but of what is alive
+
+  // What happened.
+  std::atomic<int> communicators{0};  // alive
+  std::atomic<int> windows{0};        // alive
+  std::atomic<int> initialised{0}, destroyed{0}, aborted{0}, revoked{0}, reductions{0},
+      registrations{0};
+  std::atomic<int> misused{0};  // calls with a communicator or window that is gone
 };
 
-#ifdef __cplusplus
-extern "C"
-#endif
-    struct fake_nccl*
-    fake_nccl(void);
+extern "C" FakeNccl* fake_nccl();
 
-#endif
+#endif  // SYMM_TESTS_NCCL_FAKE_NCCL_H_

@@ -21,11 +21,10 @@ inline symm_comm_options nccl_options(uint32_t flags = 0, const char* path = FAK
 }
 
 // The fake NCCL's controls. Loads it.
-inline struct fake_nccl& fake_nccl_of(const char* path = FAKE_NCCL_FULL) {
+inline FakeNccl& fake_nccl_of(const char* path = FAKE_NCCL_FULL) {
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  auto* get = handle == nullptr
-                  ? nullptr
-                  : reinterpret_cast<struct fake_nccl* (*)(void)>(dlsym(handle, "fake_nccl"));
+  auto* get =
+      handle == nullptr ? nullptr : reinterpret_cast<FakeNccl* (*)()>(dlsym(handle, "fake_nccl"));
   if (get == nullptr) std::abort();
   return *get();
 }
@@ -102,7 +101,7 @@ class Apart : public ::testing::Test {
   }
 
   FakeCuda fake_;
-  struct fake_nccl& nccl_;
+  FakeNccl& nccl_;
   std::vector<CUstream> streams_;
 };
 

@@ -200,7 +200,7 @@ TEST_F(Inside, AFailureToRegisterEndsTheCommunicatorOnEveryRank) {
 TEST_F(Inside, ARegistrationThatHangsTimesOutOnEveryRank) {
   free_all(c_);
   symm_comm_options options = nccl_options(SYMM_COMM_NCCL);
-  options.timeout_ms = 500;
+  options.timeout_ms = 3000;
   c_ = create({0, 1}, options);
   expect_all(c_.outcomes, SYMM_OK);
   nccl_.hang_call = "ncclCommWindowRegister";

@@ -50,7 +50,7 @@ void in_child(const std::function<void()>& body) {
 
 void set_version(const char* path, int version) {
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  auto* get = reinterpret_cast<struct fake_nccl* (*)(void)>(dlsym(handle, "fake_nccl"));
+  auto* get = reinterpret_cast<FakeNccl* (*)()>(dlsym(handle, "fake_nccl"));
   get()->version = version;
 }
 
