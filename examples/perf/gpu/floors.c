@@ -39,7 +39,7 @@ static double time_launches(struct gpu_rank* rank, int programmatic) {
 }
 
 /* us of a flag one way between the GPUs of ranks 0 and 1, by a thread of each; 0 where there are no
- * two GPUs. */
+ * two GPUs, or two that do not reach each other's memory. */
 static double time_flag(struct gpu_rank* rank) {
   struct shared* shared = &rank->control.shared;
   double samples[repeats];
@@ -48,7 +48,11 @@ static double time_flag(struct gpu_rank* rank) {
   if (rank->comm == NULL || rank->gpu_count < 2 || shared->size < 2) {
     return 0;
   }
-  check(symm_window_alloc(rank->comm, 256, NULL, &window));
+  const symm_status status = symm_window_alloc(rank->comm, 256, NULL, &window);
+  if (status == SYMM_UNSUPPORTED) {
+    return 0;
+  }
+  check(status);
   check(symm_window_data(window, shared->rank, &mine));
   check(symm_window_data(window, shared->rank == 0 ? 1 : 0, &peers));
   int failed = 0;
