@@ -262,6 +262,7 @@ void symm_window_free(symm_window* window) {
   // The window may be what keeps the communicator, which then goes the same way.
   std::shared_ptr<Comm> comm = window->window->comm().shared_from_this();
   Comm& inner = *comm;
+  window->window->give_up();
   inner.retire(std::move(window->window));
   inner.retire(std::move(comm));
   delete window;

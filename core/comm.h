@@ -53,7 +53,9 @@ class Comm final : public ExitListener, public Keepable, public std::enable_shar
 
   // Collective; null for SYMM_NO_COLOR. `failure` as above.
   std::shared_ptr<Comm> split(int32_t color, int32_t key, const CommOptions& options,
-                              const Failure& failure);
+                              const Failure& failure) {
+    return split(color, key, options, failure, set_up_deadline());
+  }
   void barrier(void* stream);
   // `owner`: the window, if it is one's; else the communicator itself.
   void all_reduce(const Call& call, const void* input, void* output, void* stream, Keepable& owner);
@@ -91,8 +93,10 @@ class Comm final : public ExitListener, public Keepable, public std::enable_shar
   // `attendance` the line to the meeting, or null.
   void connect(const StarAddress& star, const std::shared_ptr<StarHub>& hub, Comm* parent,
                Attendance* attendance, Deadline deadline);
+  std::shared_ptr<Comm> split(int32_t color, int32_t key, const CommOptions& options,
+                              const Failure& failure, Deadline deadline);
   // After connect(): what the backend needs a communicator below this one for.
-  void complete();
+  void complete(Deadline deadline);
   void peer_process_ended(const std::string& process_id);
   void leave() noexcept;
   void on_star_fault(const Failure& failure);

@@ -164,7 +164,7 @@ std::shared_ptr<Comm> Comm::create(const std::string& address, int32_t rank, int
     comm->connect(meeting.star, meeting.hub, nullptr, meeting.attendance.get(), deadline);
   });
   if (failed.status != SYMM_OK) give_up(failed, rank, *meeting.attendance);
-  comm->complete();
+  comm->complete(deadline);
   add_exit_listener(comm);
   return comm;
 }
@@ -206,20 +206,19 @@ void Comm::connect(const StarAddress& star, const std::shared_ptr<StarHub>& hub,
   if (attendance != nullptr) attendance->settled();
 }
 
-void Comm::complete() {
+void Comm::complete(Deadline deadline) {
   const auto domain = backend_->domain();
   if (!domain) return;
   CommOptions options = options_;
   options.agreed.flags &= ~static_cast<uint32_t>(SYMM_COMM_NCCL | SYMM_COMM_STRICT);
-  const auto below = split(*domain, rank_, options, {});
-  run([&] { agree(kSplit, attempt([&] { backend_->use_domain(below); }), set_up_deadline()); });
+  const auto below = split(*domain, rank_, options, {}, deadline);
+  run([&] { agree(kSplit, attempt([&] { backend_->use_domain(below); }), deadline); });
 }
 
 std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions& options,
-                                  const Failure& failure) {
+                                  const Failure& failure, Deadline deadline) {
   std::shared_ptr<Comm> child;
   run([&] {
-    const Deadline deadline = set_up_deadline();
     Call call;
     call.form = Form::kSplit;
     backend_->begin_setup(call);
@@ -260,7 +259,7 @@ std::shared_ptr<Comm> Comm::split(int32_t color, int32_t key, const CommOptions&
       }
       const Bytes& blob = stars.blobs[static_cast<size_t>(members[0])];
       child->connect(decode_star_address(blob), hub, this, nullptr, deadline);
-      child->complete();
+      child->complete(deadline);
     });
     Failure ended;
     if (exchange_) exchange_->set_on_doomed(nullptr);

@@ -51,7 +51,7 @@ void process(JsonWriter& json) {
   json.end_object();
 }
 
-void machine(JsonWriter& json, bool may_start_cuda) {
+void machine(JsonWriter& json, bool may_start_cuda, bool may_load_nccl) {
   utsname kernel{};
   uname(&kernel);
   cpu_set_t mask;
@@ -75,7 +75,7 @@ void machine(JsonWriter& json, bool may_start_cuda) {
   json.key("cuda");
   cuda::describe(json, may_start_cuda);
   json.key("nccl");
-  nccl::describe(json, may_start_cuda);
+  nccl::describe(json, may_load_nccl);
 }
 
 std::string device_text(int32_t device) {
@@ -161,7 +161,9 @@ std::string report(const Comm* comm) {
   json.key("schema").number(kSchema);
   library(json);
   process(json);
-  machine(json, comm == nullptr || comm->device() != SYMM_CPU);
+  // Of a communicator that loaded none there is nothing to say, and which copy a process has is
+  // then still open.
+  machine(json, comm == nullptr || comm->device() != SYMM_CPU, comm == nullptr);
   if (comm != nullptr) communicator(json, *comm);
   json.end_object();
   return json.take();

@@ -3,16 +3,11 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <cstddef>
 #include <memory>
 #include <utility>
 
 namespace symm {
 namespace {
-
-// Address space only, until it is touched. Thread-local variables of every loaded library are taken
-// out of it too.
-constexpr size_t kStackBytes = size_t{1} << 20;
 
 struct Start {
   const char* name;
@@ -28,11 +23,11 @@ void* run(void* argument) {
 
 }  // namespace
 
-int start_thread(const char* name, std::function<void()> body) {
+int start_thread(const char* name, std::function<void()> body, size_t stack_bytes) {
   auto start = std::make_unique<Start>(Start{name, std::move(body)});
   pthread_attr_t attributes;
   if (const int error = pthread_attr_init(&attributes)) return error;
-  pthread_attr_setstacksize(&attributes, kStackBytes);
+  pthread_attr_setstacksize(&attributes, stack_bytes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   // The new thread inherits the mask of its creator.
   sigset_t all, before;

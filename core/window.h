@@ -28,6 +28,10 @@ class Window final : public Keepable, public std::enable_shared_from_this<Window
         alias_(alias),
         check_alias_(std::move(check_alias)) {}
 
+  // What goes as soon as the handle is given up, whatever enqueued work still needs.
+  void hold_while_in_use(std::shared_ptr<void> what) { in_use_ = std::move(what); }
+  void give_up() { in_use_.reset(); }
+
   Comm& comm() const { return *comm_; }
   std::shared_ptr<void> keep() override { return shared_from_this(); }
   uint64_t generation() const { return comm_->generation(); }
@@ -45,6 +49,7 @@ class Window final : public Keepable, public std::enable_shared_from_this<Window
   const size_t bytes_;
   const std::vector<std::byte*> copies_;
   const std::vector<std::shared_ptr<void>> mappings_;
+  std::shared_ptr<void> in_use_;
   std::byte* const alias_;
   const std::function<void()> check_alias_;
 };

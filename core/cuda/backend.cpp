@@ -41,25 +41,34 @@ class CudaBackend::Watch : public Reaper::Watched {
     if (const auto nccl = backend_.nccl_comm()) {
       const auto failure =
           nccl->look(comm->options().agreed.wait_timeout_ms, backend_.someone_left());
-      if (failure) return comm->fail(*failure);
+      if (failure) return fail(*comm, *failure);
     }
     if (const auto hierarchy = backend_.hierarchy()) {
       const auto failure =
           hierarchy->look(comm->options().agreed.wait_timeout_ms, backend_.someone_left());
-      if (failure) return comm->fail(*failure);
+      if (failure) return fail(*comm, *failure);
     }
     if (!backend_.arena_ || !backend_.arena_->page().has_error()) return;
     bool explained = false;
     const Failure failure = backend_.reported(&explained);
-    if (!explained) {
-      // Another rank knows why, and is telling.
-      if (first_seen_ == Clock::time_point()) first_seen_ = Clock::now();
-      if (Clock::now() - first_seen_ < kExplanation) return;
-    }
+    // Another rank knows why, and is telling.
+    if (!explained && !is_over()) return;
     comm->fail(failure);
   }
 
  private:
+  // What NCCL finds, a connection that ended, may be a death that the lifelines are about to tell.
+  void fail(Comm& comm, const Failure& failure) {
+    if (failure.status == SYMM_NCCL && !is_over()) return;
+    comm.fail(failure);
+  }
+
+  // Whether the time for a better explanation is.
+  bool is_over() {
+    if (first_seen_ == Clock::time_point()) first_seen_ = Clock::now();
+    return Clock::now() - first_seen_ >= kExplanation;
+  }
+
   const std::weak_ptr<Comm> comm_;
   const CudaBackend& backend_;  // alive as long as comm_ is
   Clock::time_point first_seen_{};
@@ -259,7 +268,6 @@ void CudaBackend::finish() noexcept {
     while (last && !last->is_done() && !deadline.passed()) {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
-    NcclComm::settle(deadline);
   } catch (const std::exception&) {
     // The driver has ended before the program: nothing runs any more.
   }
@@ -297,13 +305,14 @@ CallPlan CudaBackend::plan(const Call& call) const {
   }
   if (apart()) {
     result.algorithm = goes_hierarchical(call) ? kHierarchical : kNccl;
-    result.reason = text("the ranks are in ", gpus_.domains.count, " peer domains (",
-                         gpus_.domains.text(), "); ",
-                         goes_hierarchical(call)
-                             ? "each reduces by its own kernels, NCCL between their first ranks; "
-                             : "",
-                         "through NCCL the order of operands is NCCL's, and calls that differ "
-                         "between ranks are not recognised");
+    result.reason = text(
+        "the ranks are in ", gpus_.domains.count, " peer domains (", gpus_.domains.text(), "); ",
+        goes_hierarchical(call)
+            ? "each reduces by its own kernels, NCCL between their first ranks; "
+            : "",
+        "through NCCL the order of operands is NCCL's, 16- and 8-bit floats may be "
+        "rounded at every step, MAX and MIN may pass over a NaN, and calls that "
+        "differ between ranks are not recognised");
     const bool fits =
         comm_.size() <= kMostRanks && gpus_.agreed.scratch_bytes >= least_scratch(comm_.size());
     const Algorithm other =

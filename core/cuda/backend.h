@@ -96,12 +96,14 @@ class CudaBackend : public Backend {
   int someone_left() const;
   std::shared_ptr<NcclComm> nccl_comm() const;
   // Collective. What keeps an NCCL window over this rank's memory; null where there are none.
-  std::shared_ptr<void> make_nccl_window(const char* kind, void* pointer, size_t bytes,
-                                         std::shared_ptr<void> keep, Deadline deadline);
+  std::shared_ptr<void> make_nccl_window(const char* kind, uint64_t number, void* pointer,
+                                         size_t bytes, std::shared_ptr<void> keep,
+                                         Deadline deadline);
   // 1 + the number of a live window of symm_window_register over that very memory, or 0.
-  uint64_t nccl_window_over(void* pointer, size_t bytes) const;
+  uint64_t nccl_window_over(void* pointer, size_t bytes, CUmemGenericAllocationHandle handle) const;
   // Collective. `same_as` has what every rank's nccl_window_over() said.
   std::shared_ptr<void> register_nccl_window(uint64_t number, void* pointer, size_t bytes,
+                                             CUmemGenericAllocationHandle handle,
                                              const std::vector<uint64_t>& same_as,
                                              Deadline deadline);
   void require_one_domain() const;
@@ -143,12 +145,17 @@ class CudaBackend : public Backend {
   std::shared_ptr<NcclComm> nccl_;     // of all ranks; null unless needed or asked for
   std::shared_ptr<NcclComm> leaders_;  // of the domains' first ranks; null on others
   std::shared_ptr<Hierarchy> hierarchy_;
+  int nccl_version_ = 0;
   std::string no_nccl_windows_;  // why the last one that was asked for is none
+  // NCCL's kernels for windows start beside a kernel of ours that lets its successor start early,
+  // and some versions' do not wait for it: something else is enqueued in between.
+  bool keeps_nccl_off_ = false;
   // Registered memory that is an NCCL window: NCCL does not stand a second one over it.
   struct NcclMemory {
     void* pointer;
     size_t bytes;
-    uint64_t window;  // the number of the first that asked for it
+    CUmemGenericAllocationHandle handle;  // other memory may come to the same address
+    uint64_t window;                      // the number of the first that asked for it
     std::weak_ptr<void> registered;
   };
   std::vector<NcclMemory> nccl_memory_;

@@ -37,37 +37,55 @@ Hierarchy::Hierarchy(std::shared_ptr<Comm> domain, std::vector<int> members,
   stream.synchronize();
 }
 
+// A call that failed above may have work below, which the domain's own order knows of.
+Hierarchy::~Hierarchy() {
+  Comm& domain = *domain_;
+  domain.retire(std::make_shared<std::pair<std::shared_ptr<Comm>, std::shared_ptr<Mapping>>>(
+      std::move(domain_), std::move(zeros_)));
+}
+
 void Hierarchy::enqueue(const Call& call, const void* input, void* output, CUstream stream,
                         bool captured, Keepable& owner) {
   const bool barrier = call.form == Form::kBarrier;
-  bool enqueued = false;
+  // Nothing is enqueued yet: what is wrong with the call changes nothing.
+  within([&] { step(call, input, output, stream, owner); });
+  // From here on the other ranks may have begun: the call can be neither repeated nor taken back.
   try {
-    if (barrier) {
-      domain_->barrier(stream);
-    } else {
-      domain_->all_reduce(call, input, output, stream, owner);
-    }
-    enqueued = true;
     if (leaders_) between(call, output, stream, captured);
-    if (barrier) {
-      domain_->barrier(stream);
-    } else {
-      back(call, output, stream, owner);
-    }
+    within([&] {
+      if (barrier) {
+        domain_->barrier(stream);
+      } else {
+        back(call, output, stream, owner);
+      }
+    });
+  } catch (const Error& e) {
+    if (is_sticky(e.status())) throw;
+    throw Error(SYMM_CUDA, e.what(), e.rank());
+  }
+}
+
+void Hierarchy::step(const Call& call, const void* input, void* output, CUstream stream,
+                     Keepable& owner) {
+  if (call.form == Form::kBarrier) return domain_->barrier(stream);
+  domain_->all_reduce(call, input, output, stream, owner);
+}
+
+// What fails in the domain, in the numbers of the whole.
+template <class Part>
+void Hierarchy::within(Part part) const {
+  try {
+    part();
   } catch (const Error& e) {
     const Failure failure = in_whole({e.status(), e.rank(), e.what()});
-    // The other ranks have begun: the call can be neither repeated nor taken back.
-    const bool broken = enqueued && !is_sticky(failure.status);
-    throw Error(broken ? SYMM_CUDA : failure.status,
-                text("within the peer domain: ", failure.message), failure.rank);
+    throw Error(failure.status, text("within the peer domain: ", failure.message), failure.rank);
   }
 }
 
 void Hierarchy::between(const Call& call, void* output, CUstream stream, bool captured) {
-  std::shared_ptr<Event> before;
-  if (!captured) before = leaders_->mark(stream);
-  leaders_->enqueue(call, output, output, stream, captured);
-  if (!captured) leaders_->watch(call, std::move(before), leaders_->mark(stream));
+  if (!captured) leaders_->watch(call, leaders_->mark(stream));
+  leaders_->enqueue(call, output, output, stream);
+  if (!captured) leaders_->enqueued(leaders_->mark(stream));
 }
 
 void Hierarchy::back(const Call& call, void* output, CUstream stream, Keepable& owner) {
@@ -89,6 +107,15 @@ void Hierarchy::back(const Call& call, void* output, CUstream stream, Keepable& 
 Failure Hierarchy::in_whole(Failure failure) const {
   if (failure.rank < 0) return failure;
   const int there = failure.rank;
+  if (failure.status == SYMM_TIMEOUT && there == 0) {
+    // It waits for the other domains, and its own deadline is over at the same time.
+    failure.rank = kNoRank;
+    failure.message = text("rank ", members_[0],
+                           ", through which this domain reaches the others, or a rank of another "
+                           "domain did not arrive: ",
+                           failure.message);
+    return failure;
+  }
   failure.rank = members_[static_cast<size_t>(there)];
   if (failure.rank != there) {
     failure.message =

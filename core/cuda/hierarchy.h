@@ -24,6 +24,8 @@ class Hierarchy {
             std::shared_ptr<NcclComm> leaders, const Context& context, size_t granularity,
             const Stream& stream);
 
+  ~Hierarchy();
+
   // Enqueues an all-reduce or a barrier. Throws, of what failed after something was enqueued,
   // errors that end the communicator only. The context is current.
   void enqueue(const Call& call, const void* input, void* output, CUstream stream, bool captured,
@@ -38,10 +40,13 @@ class Hierarchy {
 
  private:
   Failure in_whole(Failure failure) const;
+  template <class Part>
+  void within(Part part) const;
+  void step(const Call& call, const void* input, void* output, CUstream stream, Keepable& owner);
   void between(const Call& call, void* output, CUstream stream, bool captured);
   void back(const Call& call, void* output, CUstream stream, Keepable& owner);
 
-  const std::shared_ptr<Comm> domain_;
+  std::shared_ptr<Comm> domain_;
   const std::vector<int> members_;
   const std::shared_ptr<NcclComm> leaders_;
   std::shared_ptr<Mapping> zeros_;  // null on leaders; the way back goes in parts of as much

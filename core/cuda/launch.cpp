@@ -8,6 +8,8 @@
 namespace symm::cuda {
 namespace {
 
+constexpr int kFirstFloat8 = 22400;  // of NCCL
+
 // What CUDA says of a stream that is not this context's, before anything was enqueued.
 bool blames_stream(CUresult result) {
   return result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
@@ -45,6 +47,9 @@ void CudaBackend::enqueue(const Call& call, const void* input, void* output, CUs
   } else {
     launch(call, static_cast<const std::byte*>(input), static_cast<std::byte*>(output), stream);
   }
+  if (keeps_nccl_off_ && !copies) {
+    SYMM_CUDA_CHECK(cuMemsetD8Async, (nccl_comm()->word(), 0, 1, stream));
+  }
   order_->end(turn, stream);
 }
 
@@ -52,8 +57,14 @@ void CudaBackend::enqueue_nccl(const Call& call, const void* input, void* output
                                Keepable& owner) {
   // NCCL enqueues nothing for it either.
   if (call.count == 0 && call.form != Form::kBarrier) return;
-  if ((call.dtype == SYMM_FLOAT8_E4M3 || call.dtype == SYMM_FLOAT8_E5M2) &&
-      gpus_.least_capability < 90) {
+  const bool is_float8 = call.dtype == SYMM_FLOAT8_E4M3 || call.dtype == SYMM_FLOAT8_E5M2;
+  if (is_float8 && nccl_version_ < kFirstFloat8) {
+    throw Error(SYMM_UNSUPPORTED,
+                text("dtype is ", dtype_name(call.dtype), ", and between peer domains NCCL ",
+                     nccl::version_text(nccl_version_), " does not have it; ",
+                     nccl::version_text(kFirstFloat8), " does"));
+  }
+  if (is_float8 && gpus_.least_capability < 90) {
     throw Error(SYMM_UNSUPPORTED,
                 text("dtype is ", dtype_name(call.dtype),
                      ", and between peer domains NCCL adds "
@@ -68,11 +79,10 @@ void CudaBackend::enqueue_nccl(const Call& call, const void* input, void* output
     hierarchy()->enqueue(call, input, output, stream, turn.captured, owner);
     return order_->end(turn, stream);
   }
-  std::shared_ptr<Event> before;
-  if (!turn.captured) before = nccl->mark(stream);
-  nccl->enqueue(call, input, output, stream, turn.captured);
+  if (!turn.captured) nccl->watch(call, nccl->mark(stream));
+  nccl->enqueue(call, input, output, stream);
   order_->end(turn, stream);
-  if (!turn.captured) nccl->watch(call, std::move(before), order_->last());
+  if (!turn.captured) nccl->enqueued(order_->last());
 }
 
 void CudaBackend::launch(const Call& call, const std::byte* input, std::byte* output,

@@ -1,6 +1,7 @@
 // Where NCCL comes into a communicator of GPUs: between peer domains, and where it was asked for.
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "core/attempt.h"
 #include "core/cuda/backend.h"
@@ -15,6 +16,9 @@ constexpr char kCreate[] = "symm_comm_create";
 constexpr char kRegister[] = "symm_window_register";
 // How long the agreement may take on what NCCL made of the deadline.
 constexpr auto kGrace = std::chrono::seconds(5);
+// NCCL's kernels for windows that may start early and do not wait.
+constexpr int kFirstEarly = 22800;
+constexpr int kLastEarly = 23005;
 // Registered memory that NCCL windows are remembered of; older ones are registered anew.
 constexpr size_t kMostRemembered = 4096;
 
@@ -45,6 +49,31 @@ NcclFacts decode_nccl_facts(const Bytes& blob) {
   }
   r.end();
   return facts;
+}
+
+// What a rank says before and after a window is registered with NCCL.
+struct NcclWish {
+  std::string lacks;               // why it has none, or ""
+  std::vector<uint64_t> given_up;  // NcclComm::given_up()
+};
+
+Bytes encode(const NcclWish& wish) {
+  Writer w;
+  w.string(wish.lacks.substr(0, kMostText));
+  w.u32(static_cast<uint32_t>(wish.given_up.size()));
+  for (const uint64_t number : wish.given_up) w.u64(number);
+  return w.take();
+}
+
+NcclWish decode_nccl_wish(const Bytes& blob) {
+  Reader r(blob);
+  NcclWish wish;
+  wish.lacks = r.string(kMostText);
+  const uint32_t count = r.u32();
+  if (count > kMostRemembered) throw WireError("too many windows");
+  for (uint32_t i = 0; i < count; ++i) wish.given_up.push_back(r.u64());
+  r.end();
+  return wish;
 }
 
 // NCCL's own check comes late and says less.
@@ -130,34 +159,40 @@ void CudaBackend::set_up_nccl(Deadline deadline) {
     }
     own.version = library->version;
     own.path = library->path;
-    if (comm_.rank() != 0) return;
-    const HostWork work(*context_);
-    for (nccl::UniqueId& id : own.ids) {
-      if (const int result = library->ncclGetUniqueId(&id); result != nccl::kSuccess) {
-        throw Error(SYMM_NCCL, text("ncclGetUniqueId: ", library->ncclGetErrorString(result),
-                                    "; NCCL_DEBUG=WARN makes NCCL say more"));
-      }
-    }
   });
   const auto said = comm_.gather(kCreate, {found, encode(own), nullptr}, deadline);
+  std::vector<NcclFacts> facts;
+  const Failure named = attempt([&] {
+    for (const Bytes& blob : said.blobs) facts.push_back(decode_nccl_facts(blob));
+    check_versions(facts);
+    if (comm_.rank() != 0) return;
+    // NCCL serves each from a thread and a socket that only its use ends: none is made in vain.
+    const HostWork work(*context_);
+    const bool used[] = {has_flat_nccl(), has_hierarchy()};
+    for (size_t i = 0; i < std::size(used); ++i) {
+      if (!used[i]) continue;
+      const int result = library->ncclGetUniqueId(&own.ids[i]);
+      if (result == nccl::kSuccess) continue;
+      throw Error(SYMM_NCCL, text("ncclGetUniqueId: ", library->ncclGetErrorString(result),
+                                  "; NCCL_DEBUG=WARN makes NCCL say more"));
+    }
+  });
+  const auto ids = comm_.gather(kCreate, {named, encode(own), nullptr}, deadline);
 
   std::shared_ptr<NcclComm> all;
   std::shared_ptr<NcclComm> leaders;
   bool given_up = false;
   const Failure joined = attempt([&] {
-    std::vector<NcclFacts> facts;
-    for (const Bytes& blob : said.blobs) facts.push_back(decode_nccl_facts(blob));
-    check_versions(facts);
+    const NcclFacts first = decode_nccl_facts(ids.blobs[0]);
     const auto create = [&](const nccl::UniqueId& id, int rank, int size) {
-      auto made =
-          NcclComm::create(*library, id, rank, size, context_, comm_.options().agreed.scratch_bytes,
-                           deadline, [&] { return comm_.is_doomed(); });
+      auto made = NcclComm::create(*library, id, rank, size, context_, deadline,
+                                   [&] { return comm_.is_doomed(); });
       given_up = given_up || !made;
       return made;
     };
-    if (has_flat_nccl()) all = create(facts[0].ids[0], comm_.rank(), comm_.size());
+    if (has_flat_nccl()) all = create(first.ids[0], comm_.rank(), comm_.size());
     if (given_up || !has_hierarchy() || !leads()) return;
-    leaders = create(facts[0].ids[1], gpus_.domains.of_rank[static_cast<size_t>(comm_.rank())],
+    leaders = create(first.ids[1], gpus_.domains.of_rank[static_cast<size_t>(comm_.rank())],
                      gpus_.domains.count);
   });
   // If it gave up another rank has said why, and this step fails with that.
@@ -167,6 +202,7 @@ void CudaBackend::set_up_nccl(Deadline deadline) {
     std::lock_guard lock(nccl_mutex_);
     nccl_ = all;
     leaders_ = leaders;
+    nccl_version_ = library->version;
   }
   // A fault that came while there was none yet.
   if (!comm_.fault_box().is_set()) return;
@@ -233,42 +269,66 @@ void CudaBackend::require_one_domain() const {
                    "): ", gpus_.domains.why, "; split the communicator by domain"));
 }
 
-std::shared_ptr<void> CudaBackend::make_nccl_window(const char* kind, void* pointer, size_t bytes,
+std::shared_ptr<void> CudaBackend::make_nccl_window(const char* kind, uint64_t number,
+                                                    void* pointer, size_t bytes,
                                                     std::shared_ptr<void> keep, Deadline deadline) {
   const auto nccl = nccl_comm();
-  std::string lacks = nccl->library().no_windows(process_environment());
+  // Agreed first: who lacks windows would leave the others waiting for it inside NCCL.
+  NcclWish own{nccl->library().no_windows(process_environment()), nccl->given_up()};
+  own.given_up.resize(std::min(own.given_up.size(), kMostRemembered));
+  std::vector<NcclWish> wishes;
+  for (const Bytes& blob : comm_.gather(kind, {{}, encode(own), nullptr}, deadline).blobs) {
+    wishes.push_back(decode_nccl_wish(blob));
+  }
+  const auto lacks = [&](const std::vector<NcclWish>& of_rank) {
+    for (size_t rank = 0; rank < of_rank.size(); ++rank) {
+      if (of_rank[rank].lacks.empty()) continue;
+      std::lock_guard lock(nccl_mutex_);
+      no_nccl_windows_ = text("rank ", rank, ": ", of_rank[rank].lacks);
+      return true;
+    }
+    return false;
+  };
+  if (lacks(wishes)) return nullptr;
+  std::vector<uint64_t> gone = wishes[0].given_up;
+  for (const NcclWish& wish : wishes) {
+    std::vector<uint64_t> both;
+    std::set_intersection(gone.begin(), gone.end(), wish.given_up.begin(), wish.given_up.end(),
+                          std::back_inserter(both));
+    gone = std::move(both);
+  }
+
   std::shared_ptr<void> made;
+  NcclWish result;
   const Failure asked = attempt([&] {
-    if (!lacks.empty()) return;
-    made = nccl->register_window(pointer, bytes, std::move(keep), deadline,
+    made = nccl->register_window(number, pointer, bytes, std::move(keep), std::move(gone), deadline,
                                  [&] { return comm_.is_doomed(); });
     if (!made) {
-      lacks =
+      result.lacks =
           "ncclCommWindowRegister succeeded and gave none: NCCL has no symmetric memory here "
           "(NCCL_DEBUG=INFO says why)";
     }
   });
-  Writer w;
-  w.string(lacks.substr(0, kMostText));
-  const auto said =
-      comm_.gather(kind, {asked, w.take(), nullptr}, Deadline(deadline.when() + kGrace));
-  for (size_t rank = 0; rank < said.blobs.size(); ++rank) {
-    Reader r(said.blobs[rank]);
-    const std::string theirs = r.string(kMostText);
-    r.end();
-    if (theirs.empty()) continue;
-    std::lock_guard lock(nccl_mutex_);
-    no_nccl_windows_ = text("rank ", rank, ": ", theirs);
+  std::vector<NcclWish> results;
+  const Deadline grace(deadline.when() + kGrace);
+  for (const Bytes& blob : comm_.gather(kind, {asked, encode(result), nullptr}, grace).blobs) {
+    results.push_back(decode_nccl_wish(blob));
+  }
+  if (lacks(results)) {
+    if (!made) nccl->never_had(number);
     return nullptr;
   }
   std::lock_guard lock(nccl_mutex_);
   no_nccl_windows_.clear();
+  if (nccl_version_ >= kFirstEarly && nccl_version_ <= kLastEarly) keeps_nccl_off_ = true;
   return made;
 }
 
-uint64_t CudaBackend::nccl_window_over(void* pointer, size_t bytes) const {
+uint64_t CudaBackend::nccl_window_over(void* pointer, size_t bytes,
+                                       CUmemGenericAllocationHandle handle) const {
   for (const NcclMemory& memory : nccl_memory_) {
-    if (memory.pointer == pointer && memory.bytes == bytes && !memory.registered.expired()) {
+    if (memory.pointer == pointer && memory.bytes == bytes && memory.handle == handle &&
+        !memory.registered.expired()) {
       return memory.window + 1;
     }
   }
@@ -277,6 +337,7 @@ uint64_t CudaBackend::nccl_window_over(void* pointer, size_t bytes) const {
 
 std::shared_ptr<void> CudaBackend::register_nccl_window(uint64_t number, void* pointer,
                                                         size_t bytes,
+                                                        CUmemGenericAllocationHandle handle,
                                                         const std::vector<uint64_t>& same_as,
                                                         Deadline deadline) {
   std::erase_if(nccl_memory_, [](const NcclMemory& one) { return one.registered.expired(); });
@@ -295,9 +356,9 @@ std::shared_ptr<void> CudaBackend::register_nccl_window(uint64_t number, void* p
     for (const Bytes& blob : said.blobs) all = all && Reader(blob).u8() != 0;
     if (all) return window;
   }
-  auto window = make_nccl_window(kRegister, pointer, bytes, nullptr, deadline);
+  auto window = make_nccl_window(kRegister, number, pointer, bytes, nullptr, deadline);
   if (window && nccl_memory_.size() < kMostRemembered) {
-    nccl_memory_.push_back({pointer, bytes, number, window});
+    nccl_memory_.push_back({pointer, bytes, handle, number, window});
   }
   return window;
 }

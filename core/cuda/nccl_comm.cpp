@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/attempt.h"
+#include "core/process.h"
 #include "core/text.h"
 #include "core/thread.h"
 #include "core/types.h"
@@ -20,6 +21,10 @@ constexpr auto kAbortEnds = std::chrono::seconds(10);
 // How long a call may take after another rank has left: its part may still be under way.
 constexpr auto kAfterLeft = std::chrono::seconds(1);
 constexpr size_t kMostSpare = 64;
+// At exit, for what ends in other threads.
+constexpr int kExitMs = 2000;
+// NCCL is written for threads of programs.
+constexpr size_t kStackBytes = size_t{8} << 20;
 // NCCL connects an algorithm when it is first used; which one depends on the size.
 constexpr uint64_t kConnectBytes[] = {4, 64 << 10, 1 << 20, 16 << 20};
 
@@ -34,8 +39,32 @@ Threads& threads() {
   return *instance;
 }
 
+// Waits, once and for a bounded time, for what ends in other threads: the driver ends with the
+// process, and NCCL's calls of it must not outlast it.
+class AtExit : public ExitListener {
+ public:
+  static void install() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+      static auto* listener = new std::shared_ptr<AtExit>(std::make_shared<AtExit>());
+      install_process_handlers();
+      add_exit_listener(*listener);
+    });
+  }
+  void process_exits() noexcept override {
+    if (generation_ != process_generation()) return;
+    std::unique_lock lock(threads().mutex);
+    threads().changed.wait_for(lock, std::chrono::milliseconds(kExitMs),
+                               [] { return threads().running == 0; });
+  }
+
+ private:
+  const uint64_t generation_ = process_generation();
+};
+
 // Starts `body` in a thread, counted. An errno value, or 0.
 int start(std::function<void()> body) {
+  AtExit::install();
   {
     std::lock_guard lock(threads().mutex);
     ++threads().running;
@@ -45,11 +74,14 @@ int start(std::function<void()> body) {
     --threads().running;
     threads().changed.notify_all();
   };
-  const int error = start_thread("symm-nccl", [body = std::move(body), over]() mutable {
-    body();
-    body = nullptr;  // what it holds goes before it counts as over
-    over();
-  });
+  const int error = start_thread(
+      "symm-nccl",
+      [body = std::move(body), over]() mutable {
+        body();
+        body = nullptr;  // what it holds goes before it counts as over
+        over();
+      },
+      kStackBytes);
   if (error != 0) over();
   return error;
 }
@@ -111,34 +143,43 @@ NcclComm::NcclComm(const nccl::Library& library, std::shared_ptr<const Context> 
 std::shared_ptr<NcclComm> NcclComm::create(const nccl::Library& library, const nccl::UniqueId& id,
                                            int rank, int size,
                                            std::shared_ptr<const Context> context,
-                                           uint64_t most_bytes, Deadline deadline,
-                                           const GiveUp& give_up) {
+                                           Deadline deadline, const GiveUp& give_up) {
   std::shared_ptr<NcclComm> made(new NcclComm(library, context));
   const bool over = run_bounded("the creation of a communicator", context, deadline, give_up,
-                                [made, id, rank, size, most_bytes](const auto& abandoned) {
-                                  made->initialise(id, rank, size);
+                                [made, id, rank, size](const auto& abandoned) {
+                                  made->initialise(id, rank, size, abandoned);
                                   if (abandoned()) return made->abort();
-                                  made->connect(most_bytes, abandoned);
+                                  made->connect(abandoned);
                                 });
   return over ? made : nullptr;
 }
 
 void NcclComm::check(int result, const char* function) const {
-  if (result == nccl::kSuccess || result == nccl::kInProgress) return;
+  if (result == nccl::kSuccess) return;
   const char* more = library_.ncclGetLastError(comm_);
   throw Error(SYMM_NCCL, text(function, ": ", library_.ncclGetErrorString(result), " (NCCL result ",
                               result, more != nullptr && *more != '\0' ? text("; ", more) : "",
                               "); NCCL_DEBUG=WARN makes NCCL say more"));
 }
 
-void NcclComm::initialise(const nccl::UniqueId& id, int rank, int size) {
-  nccl::Config config;
-  nccl::Comm comm = nullptr;
-  check(library_.ncclCommInitRankConfig(&comm, size, id, rank, &config), "ncclCommInitRankConfig");
-  comm_ = comm;
+int NcclComm::finished(int result, const std::function<bool()>& stop) {
+  while (result == nccl::kInProgress && !stop()) {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    int state = nccl::kSuccess;
+    result = library_.ncclCommGetAsyncError(comm_, &state);
+    if (result == nccl::kSuccess) result = state;
+  }
+  return result;
 }
 
-void NcclComm::connect(uint64_t most_bytes, const std::function<bool()>& abandoned) {
+void NcclComm::initialise(const nccl::UniqueId& id, int rank, int size,
+                          const std::function<bool()>& abandoned) {
+  nccl::Config config;
+  const int result = library_.ncclCommInitRankConfig(&comm_, size, id, rank, &config);
+  check(finished(result, abandoned), "ncclCommInitRankConfig");
+}
+
+void NcclComm::connect(const std::function<bool()>& abandoned) {
   const CUmemAllocationProp properties = properties_on(context_->ordinal());
   size_t granule = 0;
   SYMM_CUDA_CHECK(cuMemGetAllocationGranularity,
@@ -150,33 +191,51 @@ void NcclComm::connect(uint64_t most_bytes, const std::function<bool()>& abandon
     mapping->grant(context_->ordinal());
     return mapping;
   };
-  const Stream stream(context_);
-  const Event event(context_);
+  struct Work {
+    explicit Work(const std::shared_ptr<const Context>& context) : stream(context), done(context) {}
+    const Stream stream;
+    const Event done;
+    std::shared_ptr<Mapping> memory;
+  };
+  const auto work = std::make_shared<Work>(context_);
+  const CUstream stream = work->stream.get();
   word_ = map(1);
-  SYMM_CUDA_CHECK(cuMemsetD8Async, (word_->address(), 0, granule, stream.get()));
-  const auto scratch = map(std::min(most_bytes, *std::rbegin(kConnectBytes)));
-  SYMM_CUDA_CHECK(cuMemsetD8Async, (scratch->address(), 0, scratch->size(), stream.get()));
-  for (const uint64_t bytes : kConnectBytes) {
-    if (bytes > scratch->size()) break;
-    check(library_.ncclAllReduce(scratch->data(), scratch->data(), bytes / sizeof(float),
-                                 SYMM_FLOAT32, SYMM_SUM, comm_, stream.get()),
-          "ncclAllReduce");
-  }
-  SYMM_CUDA_CHECK(cuEventRecord, (event.get(), stream.get()));
-  while (!event.is_done()) {
-    int error = nccl::kSuccess;
-    check(library_.ncclCommGetAsyncError(comm_, &error), "ncclCommGetAsyncError");
-    check(error, "the first all-reduce of NCCL");
-    if (abandoned()) {
-      abort();
+  SYMM_CUDA_CHECK(cuMemsetD8Async, (word_->address(), 0, granule, stream));
+  work->memory = map(*std::rbegin(kConnectBytes));
+  Mapping& scratch = *work->memory;
+  SYMM_CUDA_CHECK(cuMemsetD8Async, (scratch.address(), 0, scratch.size(), stream));
+  // Kernels may still use the memory; what they do not leave soon is better lost than given to
+  // others.
+  const auto end_early = [&] {
+    driver().cuEventRecord(work->done.get(), stream);
+    abort();
+    start([work, self = shared_from_this()] {
       const auto deadline = Clock::now() + kAbortEnds;
-      while (!event.is_done() && Clock::now() < deadline) std::this_thread::sleep_for(kAskEvery);
-      // Memory that a kernel may still use is better lost than given to others.
-      if (!event.is_done()) [[maybe_unused]]
-        auto* lost = new auto(scratch);
-      return;
+      while (!work->done.is_done() && Clock::now() < deadline) {
+        std::this_thread::sleep_for(kAskEvery);
+      }
+      if (!work->done.is_done()) [[maybe_unused]]
+        auto* lost = new std::pair(work, self->word_);
+    });
+  };
+  try {
+    for (const uint64_t bytes : kConnectBytes) {
+      const int result =
+          library_.ncclAllReduce(scratch.data(), scratch.data(), bytes / sizeof(float),
+                                 SYMM_FLOAT32, SYMM_SUM, comm_, stream);
+      check(finished(result, abandoned), "ncclAllReduce");
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    SYMM_CUDA_CHECK(cuEventRecord, (work->done.get(), stream));
+    while (!work->done.is_done()) {
+      int error = nccl::kSuccess;
+      check(library_.ncclCommGetAsyncError(comm_, &error), "ncclCommGetAsyncError");
+      if (error != nccl::kInProgress) check(error, "the first all-reduce of NCCL");
+      if (abandoned()) return end_early();
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  } catch (const Error&) {
+    end_early();
+    throw;
   }
 }
 
@@ -189,11 +248,13 @@ bool NcclComm::begin_ending() {
 // Whatever was enqueued has run, and no graph has work of it: its communicator's end waits for
 // them.
 NcclComm::~NcclComm() {
-  if (!begin_ending() && !revoked_) return;
+  if (!begin_ending()) return;
   try {
-    start([library = &library_, comm = comm_, context = context_, word = word_] {
+    start([library = &library_, comm = comm_, context = context_, word = word_,
+           windows = std::move(given_up_)]() mutable {
       const ReleaseWork work(*context);
       library->ncclCommDestroy(comm);
+      windows.clear();
     });
   } catch (const std::bad_alloc&) {
     // NCCL keeps what it has until the process ends.
@@ -204,46 +265,58 @@ void NcclComm::abort() noexcept {
   if (!begin_ending()) return;
   try {
     start([self = shared_from_this()] {
-      bool captured = false;
       {
-        // A call that is inside NCCL is left a while to come back; one that hangs there comes back
-        // because of the abort.
+        // A call that is inside NCCL is left a while to come back.
         std::unique_lock lock(self->mutex_);
         self->changed_.wait_for(lock, kCallsEnd, [&] { return self->calls_ == 0; });
-        captured = self->captured_;
       }
       const ReleaseWork work(*self->context_);
-      // An abort frees what graphs still name; to revoke ends the work and leaves that.
-      if (captured && self->library_.ncclCommRevoke != nullptr) {
-        self->library_.ncclCommRevoke(self->comm_, 0);
-        std::lock_guard lock(self->mutex_);
-        self->revoked_ = true;
-      } else {
-        self->library_.ncclCommAbort(self->comm_);
-      }
+      self->release_calls();
+      self->library_.ncclCommAbort(self->comm_);
     });
   } catch (const std::bad_alloc&) {
     // NCCL's work then ends with the processes.
   }
 }
 
-void NcclComm::enqueue(const Call& call, const void* input, void* output, CUstream stream,
-                       bool captured) {
+// One that hangs there comes back once the communicator is revoked, which frees nothing under it.
+// Older versions have the abort alone.
+void NcclComm::release_calls() {
+  {
+    std::lock_guard lock(mutex_);
+    if (calls_ == 0) return;
+  }
+  if (library_.ncclCommRevoke == nullptr) return;
+  library_.ncclCommRevoke(comm_, 0);
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kAbortEnds, [&] { return calls_ == 0; });
+}
+
+int NcclComm::counted(const std::function<int()>& call) {
   {
     std::lock_guard lock(mutex_);
     if (ending_) throw Error(SYMM_NCCL, "the NCCL communicator has been aborted");
     ++calls_;
-    captured_ = captured_ || captured;
   }
+  const int result = call();
+  std::lock_guard lock(mutex_);
+  --calls_;
+  changed_.notify_all();
+  return result;
+}
+
+void NcclComm::enqueue(const Call& call, const void* input, void* output, CUstream stream) {
   const bool barrier = call.form == Form::kBarrier;
-  const int result = library_.ncclAllReduce(
-      barrier ? word_->data() : input, barrier ? word_->data() : output, barrier ? 1 : call.count,
-      barrier ? SYMM_INT32 : call.dtype, barrier ? SYMM_SUM : call.op, comm_, stream);
-  {
-    std::lock_guard lock(mutex_);
-    --calls_;
-    changed_.notify_all();
-  }
+  const int result = counted([&] {
+    const int enqueued = library_.ncclAllReduce(
+        barrier ? word_->data() : input, barrier ? word_->data() : output, barrier ? 1 : call.count,
+        barrier ? SYMM_INT32 : call.dtype, barrier ? SYMM_SUM : call.op, comm_, stream);
+    if (enqueued == nccl::kSuccess) return enqueued;
+    return finished(enqueued, [&] {
+      std::lock_guard lock(mutex_);
+      return ending_;
+    });
+  });
   if (result != nccl::kSuccess) check(result, text("ncclAllReduce for ", call_text(call)).c_str());
 }
 
@@ -261,10 +334,14 @@ std::shared_ptr<Event> NcclComm::mark(CUstream stream) {
   return event;
 }
 
-void NcclComm::watch(const Call& call, std::shared_ptr<Event> before,
-                     std::shared_ptr<const Event> after) {
+void NcclComm::watch(const Call& call, std::shared_ptr<Event> before) {
   std::lock_guard lock(mutex_);
-  watched_.push_back({call, std::move(before), std::move(after), {}});
+  watched_.push_back({call, std::move(before), nullptr, {}});
+}
+
+void NcclComm::enqueued(std::shared_ptr<const Event> after) {
+  std::lock_guard lock(mutex_);
+  watched_.back().after = std::move(after);
 }
 
 std::optional<Failure> NcclComm::asynchronous_error() {
@@ -274,7 +351,7 @@ std::optional<Failure> NcclComm::asynchronous_error() {
   const int result = library_.ncclCommGetAsyncError(comm_, &error);
   const Failure failure = attempt([&] {
     check(result, "ncclCommGetAsyncError");
-    check(error, "work of NCCL that was enqueued before");
+    if (error != nccl::kInProgress) check(error, "work of NCCL that was enqueued before");
   });
   if (failure.status == SYMM_OK) return std::nullopt;
   return failure;
@@ -283,7 +360,7 @@ std::optional<Failure> NcclComm::asynchronous_error() {
 std::optional<Failure> NcclComm::look(int32_t wait_timeout_ms, int left) {
   if (auto failure = asynchronous_error()) return failure;
   std::lock_guard lock(mutex_);
-  while (!watched_.empty() && watched_.front().after->is_done()) {
+  while (!watched_.empty() && watched_.front().after && watched_.front().after->is_done()) {
     if (spare_.size() < kMostSpare) spare_.push_back(std::move(watched_.front().before));
     watched_.pop_front();
   }
@@ -293,7 +370,8 @@ std::optional<Failure> NcclComm::look(int32_t wait_timeout_ms, int left) {
   if (!oldest.begun && oldest.before->is_done()) oldest.begun = now;
   if (!oldest.begun) return std::nullopt;
   const auto age = now - *oldest.begun;
-  if (left != kNoRank && age >= kAfterLeft) {
+  if (left != kNoRank && !left_since_) left_since_ = now;
+  if (left != kNoRank && age >= kAfterLeft && now - *left_since_ >= kAfterLeft) {
     return Failure{SYMM_PEER, left, has_left_text(left, call_text(oldest.call))};
   }
   if (age < std::chrono::milliseconds(wait_timeout_ms)) return std::nullopt;
@@ -307,52 +385,69 @@ std::optional<Failure> NcclComm::look(int32_t wait_timeout_ms, int left) {
 struct NcclComm::NcclWindow {
   std::shared_ptr<NcclComm> comm;
   std::shared_ptr<void> keep;
+  uint64_t number = 0;
   nccl::Window window = nullptr;
   ~NcclWindow() {
     if (window == nullptr) return;
     try {
-      // It may wait for the GPU.
-      start([comm = std::move(comm), keep = std::move(keep), window = window] {
-        {
-          std::lock_guard lock(comm->mutex_);
-          if (comm->ending_) return;
-          ++comm->calls_;
-        }
-        {
-          const ReleaseWork work(*comm->context_);
-          comm->library_.ncclCommWindowDeregister(comm->comm_, window);
-        }
-        std::lock_guard lock(comm->mutex_);
-        --comm->calls_;
-        comm->changed_.notify_all();
-      });
+      std::lock_guard lock(comm->mutex_);
+      comm->given_up_[number] = {window, keep};
     } catch (const std::bad_alloc&) {
-      // It stays registered until the communicator ends.
+      // It stays registered until the communicator ends. So must the memory.
+      [[maybe_unused]] auto* lost = new (std::nothrow) auto(keep);
     }
   }
 };
 
-std::shared_ptr<void> NcclComm::register_window(void* pointer, size_t bytes,
-                                                std::shared_ptr<void> keep, Deadline deadline,
+std::vector<uint64_t> NcclComm::given_up() {
+  std::lock_guard lock(mutex_);
+  std::vector<uint64_t> numbers;
+  for (const auto& [number, window] : given_up_) numbers.push_back(number);
+  return numbers;
+}
+
+void NcclComm::never_had(uint64_t number) {
+  std::lock_guard lock(mutex_);
+  given_up_[number] = {};
+}
+
+void NcclComm::let_go(uint64_t number) {
+  GivenUp one;
+  {
+    std::lock_guard lock(mutex_);
+    auto node = given_up_.extract(number);
+    if (node.empty()) return;
+    one = std::move(node.mapped());
+  }
+  if (one.window == nullptr) return;
+  const int result = counted([&] { return library_.ncclCommWindowDeregister(comm_, one.window); });
+  check(result, "ncclCommWindowDeregister");
+}
+
+std::shared_ptr<void> NcclComm::register_window(uint64_t number, void* pointer, size_t bytes,
+                                                std::shared_ptr<void> keep,
+                                                std::vector<uint64_t> gone, Deadline deadline,
                                                 const GiveUp& give_up) {
   const auto made = std::make_shared<NcclWindow>();
   made->comm = shared_from_this();
   made->keep = std::move(keep);
-  const bool over = run_bounded(
-      "ncclCommWindowRegister", context_, deadline, give_up, [made, pointer, bytes](const auto&) {
-        NcclComm& comm = *made->comm;
-        // Registered with success and without a window: NCCL cannot make any here.
-        comm.check(comm.library_.ncclCommWindowRegister(comm.comm_, pointer, bytes, &made->window,
-                                                        nccl::kSymmetricWindow),
-                   "ncclCommWindowRegister");
-      });
+  made->number = number;
+  const bool over =
+      run_bounded("ncclCommWindowRegister", context_, deadline, give_up,
+                  [made, pointer, bytes, gone = std::move(gone)](const auto& abandoned) {
+                    NcclComm& comm = *made->comm;
+                    for (const uint64_t one : gone) comm.let_go(one);
+                    const int result = comm.counted([&] {
+                      return comm.finished(
+                          comm.library_.ncclCommWindowRegister(
+                              comm.comm_, pointer, bytes, &made->window, nccl::kSymmetricWindow),
+                          abandoned);
+                    });
+                    comm.check(result, "ncclCommWindowRegister");
+                  });
+  // Registered with success and without a window: NCCL cannot make any here.
   if (!over || made->window == nullptr) return nullptr;
   return made;
-}
-
-void NcclComm::settle(Deadline deadline) noexcept {
-  std::unique_lock lock(threads().mutex);
-  threads().changed.wait_until(lock, deadline.when(), [] { return threads().running == 0; });
 }
 
 }  // namespace symm::cuda

@@ -104,6 +104,22 @@ void check_same_flag(const std::vector<bool>& nccl) {
   }
 }
 
+// NCCL takes a rank's own allocation for every rank's: its size, and where in it the window starts.
+void check_same_place(const std::vector<RegisterPart>& parts) {
+  for (size_t rank = 1; rank < parts.size(); ++rank) {
+    if (parts[rank].offset == parts[0].offset && parts[rank].sizes == parts[0].sizes) continue;
+    const auto place = [](const RegisterPart& p) {
+      return text(p.offset, " bytes into an allocation of ", p.sizes.empty() ? 0 : p.sizes[0]);
+    };
+    throw Error(SYMM_UNSUPPORTED,
+                text("pointer is ", place(parts[0]), " on rank 0 and ", place(parts[rank]),
+                     " on rank ", rank,
+                     "; an NCCL window is at the same place on every rank. Allocate alike, or "
+                     "leave SYMM_WINDOW_NCCL out"),
+                static_cast<int>(rank));
+  }
+}
+
 std::string slab_key(const std::string& comm, uint64_t window, int rank) {
   return text("window ", comm, ' ', window, ' ', rank);
 }
@@ -113,6 +129,12 @@ std::string slab_key(const std::string& comm, uint64_t window, int rank) {
 // What NCCL would refuse, or worse, on some ranks only.
 void check_nccl_memory(const Shareable& memory, const void* pointer) {
   constexpr size_t kAlignment = 4096;
+  if (memory.allocations.size() > 1) {
+    throw Error(SYMM_UNSUPPORTED,
+                text("pointer ", pointer, ": the memory is made of ", memory.allocations.size(),
+                     " allocations, and an NCCL window is in one; register each, or leave "
+                     "SYMM_WINDOW_NCCL out"));
+  }
   if (memory.allocations.empty()) {
     throw Error(SYMM_UNSUPPORTED,
                 text("pointer ", pointer,
@@ -220,12 +242,12 @@ std::shared_ptr<Window> CudaBackend::alloc_window(uint64_t number, size_t bytes,
     mappings = map_all(text("window ", comm_.id(), ' ', number, ' '), whole, own, said.fds);
   });
   comm_.agree(kAlloc, mapped, deadline);
-  std::shared_ptr<void> keeper = std::make_shared<Mappings>(mappings);
-  if (nccl) {
-    auto window = make_nccl_window(kAlloc, own->data(), bytes, keeper, deadline);
-    if (window) keeper = std::move(window);
-  }
-  return make_window(number, bytes, mappings, 0, std::move(keeper));
+  const auto keeper = std::make_shared<Mappings>(mappings);
+  std::shared_ptr<void> registered;
+  if (nccl) registered = make_nccl_window(kAlloc, number, own->data(), bytes, keeper, deadline);
+  auto window = make_window(number, bytes, mappings, 0, keeper);
+  window->hold_while_in_use(std::move(registered));
+  return window;
 }
 
 CudaBackend::Mappings CudaBackend::map_all(const std::string& key, size_t bytes,
@@ -307,11 +329,11 @@ std::shared_ptr<Window> CudaBackend::register_window(uint64_t number, const Call
   Shareable shareable;
   std::shared_ptr<Mapping> own;  // cuMem memory, at an address that stays whatever the owner does
   std::shared_ptr<Fd> fd;
+  CUmemGenericAllocationHandle handle = 0;
   RegisterPart part;
   part.bytes = bytes;
   part.pointer = reinterpret_cast<uint64_t>(memory.pointer);
   part.nccl = memory.nccl;
-  part.same_as = memory.nccl ? nccl_window_over(memory.pointer, bytes) : 0;
   const Failure made = attempt([&] {
     if (failure.status != SYMM_OK) throw Error(failure.status, failure.message);
     if (memory.nccl) this->nccl();
@@ -325,7 +347,11 @@ std::shared_ptr<Window> CudaBackend::register_window(uint64_t number, const Call
     shareable = find_shareable(memory.pointer, bytes, *context_);
     part.offset = shareable.offset;
     part.ipc = shareable.ipc;
-    if (memory.nccl) check_nccl_memory(shareable, memory.pointer);
+    if (memory.nccl) {
+      check_nccl_memory(shareable, memory.pointer);
+      handle = shareable.allocations[0]->get();
+      part.same_as = nccl_window_over(memory.pointer, bytes, handle);
+    }
     if (shareable.allocations.empty()) return;
     for (const auto& allocation : shareable.allocations) part.sizes.push_back(allocation->size());
     own = std::make_shared<Mapping>(shareable.allocations);
@@ -348,6 +374,7 @@ std::shared_ptr<Window> CudaBackend::register_window(uint64_t number, const Call
   }
   check_equal_bytes(sizes);
   check_same_flag(wishes);
+  if (memory.nccl) check_same_place(parts);
 
   // A step carries one descriptor a rank, so that a range of several allocations takes several.
   std::vector<std::vector<std::shared_ptr<Allocation>>> imported(ranks);
@@ -412,9 +439,9 @@ std::shared_ptr<Window> CudaBackend::register_window(uint64_t number, const Call
     }
   });
   comm_.agree(kRegister, mapped, deadline);
+  std::shared_ptr<void> registered;
   if (memory.nccl && bytes > 0) {
-    auto window = register_nccl_window(number, memory.pointer, bytes, same_as, deadline);
-    if (window) keep.push_back(std::move(window));
+    registered = register_nccl_window(number, memory.pointer, bytes, handle, same_as, deadline);
   }
 
   std::function<void()> check_alias;
@@ -423,9 +450,11 @@ std::shared_ptr<Window> CudaBackend::register_window(uint64_t number, const Call
       check_buffer_id(pointer, id);
     };
   }
-  return std::make_shared<Window>(comm_.shared_from_this(), number, bytes, std::move(copies),
-                                  std::move(keep), static_cast<std::byte*>(memory.pointer),
-                                  std::move(check_alias));
+  auto window = std::make_shared<Window>(comm_.shared_from_this(), number, bytes, std::move(copies),
+                                         std::move(keep), static_cast<std::byte*>(memory.pointer),
+                                         std::move(check_alias));
+  window->hold_while_in_use(std::move(registered));
+  return window;
 }
 
 }  // namespace symm::cuda

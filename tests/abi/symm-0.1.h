@@ -14,8 +14,8 @@
  *   later call but *_free, symm_report and the getters returns the same status at once, graph replays become empty,
  *   outputs are then unspecified. There is no reset: create another one. Other statuses change nothing.
  * - GPUs that do not reach each other's memory (several hosts, no peer access: several peer domains) work through NCCL.
- *   There are no windows then, the order of operands is NCCL's, calls that differ between ranks are not recognised but time
- *   out, and after a sticky error graphs of the communicator must not be launched again. symm_plan says which path it is.
+ *   There are no windows then, order and precision are NCCL's (narrow floats may be rounded at every step, MAX and MIN may
+ *   pass over a NaN), and calls that differ between ranks are not recognised but time out. symm_plan says which path it is.
  * - fork: handles are dead in the child (INVALID_ARGUMENT); *_free there does nothing. The child may make its own.
  * - Options: fill `size` with sizeof the struct and zero the rest; zero is every field's default; NULL is all defaults. */
 #ifndef SYMM_H
@@ -207,7 +207,8 @@ symm_status symm_comm_abort(symm_comm *comm);
 void symm_comm_free(symm_comm *comm);
 
 /* The ncclComm_t inside, still symm's: valid until comm is freed or fails, never to be destroyed. UNSUPPORTED if there is
- * none. Calls on it and on comm must not overlap. */
+ * none. Calls on it and on comm must not overlap. Freed windows stay NCCL's until all ranks have made another with
+ * SYMM_WINDOW_NCCL, or comm ends. An abort may not end NCCL's own kernels over windows. */
 symm_status symm_comm_nccl(const symm_comm *comm, void **nccl);
 
 /* ---- Windows ---- */

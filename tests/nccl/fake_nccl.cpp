@@ -2,8 +2,11 @@
 // FAKE_NCCL_WITHOUT_ALL_REDUCE: it is broken.
 #include "tests/nccl/fake_nccl.h"
 
+#include <unistd.h>
+
 #include <condition_variable>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -17,8 +20,10 @@ struct Group;
 struct Communicator {
   Group* group;
   int rank;
+  int in_progress = 0;  // times that it is still to say so
   uint64_t operation = 0;
   bool aborted = false;
+  int inside = 0;
 };
 struct Operation {
   int arrived = 0;
@@ -68,12 +73,15 @@ void reset() {
   controls.version = 22809;
   controls.null_window_rank = -1;
   controls.fail_call = controls.hang_call = nullptr;
-  for (auto* one : {&controls.asynchronous_error, &controls.fail_rank, &controls.fail_result,
-                    &controls.hang_rank, &controls.enqueue_only, &controls.initialised,
-                    &controls.destroyed, &controls.aborted, &controls.revoked, &controls.reductions,
-                    &controls.registrations, &controls.misused}) {
+  for (auto* one :
+       {&controls.asynchronous_error, &controls.fail_rank, &controls.fail_result,
+        &controls.hang_rank, &controls.enqueue_only, &controls.initialised, &controls.destroyed,
+        &controls.aborted, &controls.in_progress, &controls.reductions, &controls.registrations,
+        &controls.misused, &controls.unique_ids, &controls.overlapping, &controls.ended_inside,
+        &controls.slow_destroy_ms}) {
     *one = 0;
   }
+  std::memset(controls.order, 0, sizeof controls.order);
   ++releases;
   changed.notify_all();
 }
@@ -116,7 +124,28 @@ Communicator* find(void* comm) {
   return nullptr;
 }
 
+// A call on a communicator, of which NCCL takes one at a time.
+struct Inside {
+  explicit Inside(Communicator* c) : communicator(c) {
+    if (c->inside++ != 0) ++controls.overlapping;
+  }
+  ~Inside() { --communicator->inside; }
+  Communicator* const communicator;
+};
+
+[[maybe_unused]] void note(const Communicator* communicator, char what) {
+  char* order = controls.order[communicator->rank % 8];
+  const size_t length = std::strlen(order);
+  if (length + 1 < sizeof controls.order[0]) order[length] = what;
+}
+
+int done(Communicator* communicator) {
+  communicator->in_progress = controls.in_progress;
+  return communicator->in_progress > 0 ? 7 : 0;
+}
+
 void end(Communicator* communicator) {
+  if (communicator->inside != 0) ++controls.ended_inside;
   communicator->aborted = true;
   alive().erase(communicator);
   --controls.communicators;
@@ -147,6 +176,7 @@ EXPORT int ncclGetUniqueId(Id* id) {
   std::unique_lock lock(mutex);
   if (const int result = told("ncclGetUniqueId", 0, nullptr, &lock)) return result;
   *id = {};
+  ++controls.unique_ids;
   id->number = next_id++;
   return 0;
 }
@@ -169,10 +199,14 @@ EXPORT int ncclCommInitRankConfig(void** comm, int size, Id id, int rank, void* 
   ++controls.communicators;
   ++controls.initialised;
   *comm = communicator;
-  return 0;
+  return done(communicator);
 }
 
 EXPORT int ncclCommDestroy(void* comm) {
+  if (controls.slow_destroy_ms != 0) {
+    usleep(static_cast<unsigned>(controls.slow_destroy_ms) * 1000);
+    std::fprintf(stderr, "destroyed\n");
+  }
   std::unique_lock lock(mutex);
   Communicator* communicator = find(comm);
   if (communicator == nullptr) return 4;
@@ -192,8 +226,10 @@ EXPORT int ncclCommAbort(void* comm) {
 
 EXPORT int ncclCommGetAsyncError(void* comm, int* error) {
   std::unique_lock lock(mutex);
-  if (find(comm) == nullptr) return 4;
-  *error = controls.asynchronous_error;
+  Communicator* communicator = find(comm);
+  if (communicator == nullptr) return 4;
+  *error = communicator->in_progress > 0 ? 7 : controls.asynchronous_error.load();
+  if (communicator->in_progress > 0) --communicator->in_progress;
   return 0;
 }
 
@@ -209,6 +245,7 @@ EXPORT int ncclAllReduce(const void* input, void* output, size_t count, int dtyp
   std::unique_lock lock(mutex);
   Communicator* communicator = find(comm);
   if (communicator == nullptr) return 4;
+  const Inside inside(communicator);
   if (const int result = told("ncclAllReduce", communicator->rank, communicator, &lock)) {
     return result;
   }
@@ -227,22 +264,22 @@ EXPORT int ncclAllReduce(const void* input, void* output, size_t count, int dtyp
     if (dtype == 7) add<float>(op);
     if (dtype == 2) add<int32_t>(op);
     changed.notify_all();
-    return 0;
+    return done(communicator);
   }
   const int before = releases;
   changed.wait(lock, [&] {
     return op.arrived == group.size || communicator->aborted || releases != before;
   });
-  return op.arrived == group.size ? 0 : 6;
+  return op.arrived == group.size ? done(communicator) : 6;
 }
 #endif
 
 #ifndef FAKE_NCCL_WITHOUT_WINDOWS
+// Ends what waits, and frees nothing.
 EXPORT int ncclCommRevoke(void* comm, int) {
   std::unique_lock lock(mutex);
   Communicator* communicator = find(comm);
   if (communicator == nullptr) return 4;
-  ++controls.revoked;
   communicator->aborted = true;
   changed.notify_all();
   return 0;
@@ -253,6 +290,7 @@ EXPORT int ncclCommWindowRegister(void* comm, void* pointer, size_t, void** wind
   std::unique_lock lock(mutex);
   Communicator* communicator = find(comm);
   if (communicator == nullptr) return 4;
+  const Inside inside(communicator);
   *window = nullptr;
   if (reinterpret_cast<uintptr_t>(pointer) % 4096 != 0) return 4;
   if (const int result = told("ncclCommWindowRegister", communicator->rank, communicator, &lock)) {
@@ -268,17 +306,21 @@ EXPORT int ncclCommWindowRegister(void* comm, void* pointer, size_t, void** wind
   });
   if (group.registered[turn] < group.size) return 6;
   ++controls.registrations;
+  note(communicator, 'R');
   const int none = controls.null_window_rank;
   if (none == -2 || none == communicator->rank) return 0;
   *window = new char;
   windows()[*window] = communicator;
   ++controls.windows;
-  return 0;
+  return done(communicator);
 }
 
 EXPORT int ncclCommWindowDeregister(void* comm, void* window) {
   std::unique_lock lock(mutex);
-  if (find(comm) == nullptr) return 4;
+  Communicator* communicator = find(comm);
+  if (communicator == nullptr) return 4;
+  const Inside inside(communicator);
+  note(communicator, 'D');
   if (windows().erase(window) == 0) {
     ++controls.misused;
     return 4;

@@ -18,15 +18,23 @@ struct FakeNccl {
   std::atomic<const char*> hang_call{nullptr};  // waits for release() or its communicator's abort
   std::atomic<int> hang_rank{0};
   std::atomic<int> enqueue_only{0};  // ncclAllReduce returns at once and does nothing
+  // Calls that can be non-blocking give ncclInProgress, and ncclCommGetAsyncError does so too for
+  // as many times.
+  std::atomic<int> in_progress{0};
+  std::atomic<int> slow_destroy_ms{0};  // ncclCommDestroy takes as long, and says so on stderr
   void (*release)() = nullptr;
   void (*reset)() = nullptr;  // as it was at first; counts too, but of what is alive
 
   // What happened.
   std::atomic<int> communicators{0};  // alive
   std::atomic<int> windows{0};        // alive
-  std::atomic<int> initialised{0}, destroyed{0}, aborted{0}, revoked{0}, reductions{0},
-      registrations{0};
-  std::atomic<int> misused{0};  // calls with a communicator or window that is gone
+  std::atomic<int> initialised{0}, destroyed{0}, aborted{0}, reductions{0}, registrations{0};
+  std::atomic<int> unique_ids{0};
+  std::atomic<int> misused{0};       // calls with a communicator or window that is gone
+  std::atomic<int> overlapping{0};   // calls on a communicator while another one was in it
+  std::atomic<int> ended_inside{0};  // communicators that ended while a call was in them
+  // By rank: R for a window that was registered, D for one that was taken back.
+  char order[8][64] = {};
 };
 
 extern "C" FakeNccl* fake_nccl();

@@ -97,12 +97,70 @@ class Apart : public ::testing::Test {
     EXPECT_TRUE(eventually([&] { return nccl_.communicators == 0; })) << nccl_.communicators;
     EXPECT_EQ(0, nccl_.windows);
     EXPECT_EQ(0, nccl_.misused);
+    EXPECT_EQ(0, nccl_.overlapping);
     unsetenv("SYMM_DOMAIN_RANKS");
   }
 
   FakeCuda fake_;
   FakeNccl& nccl_;
   std::vector<CUstream> streams_;
+};
+
+// One peer domain that has NCCL inside.
+class Inside : public Apart {
+ protected:
+  Inside() { unsetenv("SYMM_DOMAIN_RANKS"); }
+  void make(int32_t timeout_ms = 20000) {
+    symm_comm_options options = nccl_options(SYMM_COMM_NCCL);
+    options.timeout_ms = timeout_ms;
+    c_ = create({0, 1}, options);
+    expect_all(c_.outcomes, SYMM_OK);
+  }
+  void TearDown() override { free_all(c_); }
+
+  static symm_window_options window_options(bool nccl = true) {
+    symm_window_options options{};
+    options.size = sizeof options;
+    options.flags = nccl ? SYMM_WINDOW_NCCL : 0;
+    return options;
+  }
+  static Windows none() {
+    Windows windows;
+    windows.window.resize(2, nullptr);
+    windows.outcomes.resize(2);
+    return windows;
+  }
+  void alloc_one(Windows& windows, int rank, size_t bytes, bool nccl = true) {
+    const auto i = static_cast<size_t>(rank);
+    const symm_window_options options = window_options(nccl);
+    windows.outcomes[i] =
+        outcome(symm_window_alloc(c_.comm[i], bytes, &options, &windows.window[i]));
+  }
+  Windows alloc_nccl(size_t bytes) {
+    Windows windows = none();
+    each_rank(2, [&](int rank) { alloc_one(windows, rank, bytes); });
+    return windows;
+  }
+  Windows register_nccl(const std::vector<void*>& pointers, size_t bytes) {
+    Windows windows = none();
+    each_rank(2, [&](int rank) {
+      const auto i = static_cast<size_t>(rank);
+      const symm_window_options options = window_options();
+      windows.outcomes[i] = outcome(
+          symm_window_register(c_.comm[i], pointers[i], bytes, &options, &windows.window[i]));
+    });
+    return windows;
+  }
+  // Another window makes those go that every rank has freed; how many there are then.
+  int windows_beside_another() {
+    Windows another = alloc_nccl(4096);
+    expect_all(another.outcomes, SYMM_OK);
+    const int count = nccl_.windows;
+    free_all(another);
+    return count;
+  }
+
+  Communicator c_;
 };
 
 }  // namespace symm::cuda

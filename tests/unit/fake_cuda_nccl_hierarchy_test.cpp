@@ -156,20 +156,37 @@ TEST_F(Domains, WhatAKernelReportsIsEveryRanksErrorByItsNumberInTheWhole) {
   expect_all(c_.outcomes, SYMM_OK);
   expect_all(call(100), SYMM_OK);
   const Params params = launched(3).back();
-  params.error->status = -SYMM_TIMEOUT;
+  params.error->status = -SYMM_MISMATCH;
   params.error->peer = 0;
-  params.error->waited_ns = 5'000'000'000;
   params.error->mine = params.call;
+  params.error->theirs = record_of(Call{}, Algorithm::kBarrier);
   std::atomic_ref(params.error->valid).store(1, std::memory_order_release);
   for (size_t rank = 0; rank < 4; ++rank) {
     int32_t blamed = -1;
-    EXPECT_TRUE(eventually([&] { return symm_comm_check(c_.comm[rank], &blamed) == SYMM_TIMEOUT; }))
-        << rank;
+    EXPECT_TRUE(eventually([&] {
+      return symm_comm_check(c_.comm[rank], &blamed) == SYMM_MISMATCH;
+    })) << rank;
     EXPECT_EQ(2, blamed);
   }
   EXPECT_TRUE(contains(symm_last_error(), "rank 0 of the domain is rank 2"));
   EXPECT_TRUE(eventually([&] { return nccl_.aborted == 6; })) << nccl_.aborted;
-  expect_all(call(100), SYMM_TIMEOUT);
+  expect_all(call(100), SYMM_MISMATCH);
+}
+
+// Its own domain's first rank waits for the other domains, and is not the one that is late.
+TEST_F(Domains, ATimeoutForTheFirstRankOfADomainBlamesNobody) {
+  make({0, 1, 2, 3});
+  expect_all(c_.outcomes, SYMM_OK);
+  expect_all(call(100), SYMM_OK);
+  const Params params = launched(3).back();
+  params.error->status = -SYMM_TIMEOUT;
+  params.error->peer = 0;
+  params.error->mine = params.call;
+  std::atomic_ref(params.error->valid).store(1, std::memory_order_release);
+  int32_t blamed = 7;
+  EXPECT_TRUE(eventually([&] { return symm_comm_check(c_.comm[0], &blamed) == SYMM_TIMEOUT; }));
+  EXPECT_EQ(-1, blamed);
+  EXPECT_TRUE(contains(symm_last_error(), "a rank of another domain did not arrive"));
 }
 
 TEST_F(Domains, AnAbortEndsBothLevels) {

@@ -249,7 +249,7 @@ TEST_F(Apart, WhoWaitsForARankThatHasLeftIsTold) {
   free_all(c);
 }
 
-TEST_F(Apart, GraphsKeepNcclAliveAndAnAbortOnlyRevokesIt) {
+TEST_F(Apart, GraphsKeepNcclAliveUntilTheyAreGone) {
   Communicator c = create({0, 1}, nccl_options());
   expect_all(c.outcomes, SYMM_OK);
   nccl_.enqueue_only = 1;
@@ -269,9 +269,6 @@ TEST_F(Apart, GraphsKeepNcclAliveAndAnAbortOnlyRevokesIt) {
   c.comm[0] = nullptr;
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(2, nccl_.communicators) << "the graph has work of it";
-  symm_comm_abort(c.comm[1]);
-  EXPECT_TRUE(eventually([&] { return nccl_.revoked == 2; }));
-  EXPECT_EQ(0, nccl_.aborted);
   for (CUgraph graph : graphs) fake_.destroy_graph(graph);
   free_all(c);
   EXPECT_TRUE(eventually([&] { return nccl_.destroyed == 2; }));
@@ -288,6 +285,31 @@ TEST_F(Apart, EightBitFloatsNeedGpusThatNcclAddsThemOn) {
   EXPECT_TRUE(contains(symm_last_error(), "compute capability 9.0"));
   EXPECT_EQ(SYMM_OK, symm_comm_check(c.comm[0], nullptr));
   fake_.free(memory);
+  free_all(c);
+}
+
+TEST_F(Apart, EightBitFloatsNeedAVersionOfNcclThatHasThem) {
+  nccl_.version = 22305;
+  Communicator c = create({0, 1}, nccl_options());
+  expect_all(c.outcomes, SYMM_OK);
+  void* memory = fake_.malloc(0, 64);
+  EXPECT_EQ(SYMM_UNSUPPORTED,
+            symm_all_reduce(c.comm[0], memory, memory, 1, SYMM_FLOAT8_E4M3, SYMM_SUM, streams_[0]));
+  EXPECT_TRUE(contains(symm_last_error(), "NCCL 2.23.5 does not have it; 2.24.0 does"));
+  EXPECT_EQ(SYMM_OK, symm_comm_check(c.comm[0], nullptr));
+  fake_.free(memory);
+  free_all(c);
+}
+
+TEST_F(Apart, AVariableThatMakesNcclNonBlockingChangesNothing) {
+  nccl_.in_progress = 3;  // as NCCL_COMM_BLOCKING=0 does
+  Communicator c = create({0, 1}, nccl_options());
+  expect_all(c.outcomes, SYMM_OK);
+  const Reduction r = reduce(fake_, c, streams_);
+  expect_all(r.outcomes, SYMM_OK);
+  EXPECT_EQ(3.0f, r.output[1][0]);
+  expect_all(check_all(c), SYMM_OK);
+  for (float* output : r.output) fake_.free(output);
   free_all(c);
 }
 

@@ -7,51 +7,12 @@ namespace {
 
 constexpr size_t kGranule = 2 << 20;
 
-class Inside : public Apart {
+class InsideWindows : public Inside {
  protected:
-  Inside() { unsetenv("SYMM_DOMAIN_RANKS"); }
-  void SetUp() override {
-    c_ = create({0, 1}, nccl_options(SYMM_COMM_NCCL));
-    expect_all(c_.outcomes, SYMM_OK);
-  }
-  void TearDown() override { free_all(c_); }
-
-  Windows alloc_nccl(size_t bytes, const std::vector<uint32_t>& flags = {2, 2}) {
-    Windows result;
-    result.window.resize(2, nullptr);
-    result.outcomes.resize(2);
-    each_rank(2, [&](int rank) {
-      const auto i = static_cast<size_t>(rank);
-      symm_window_options options{};
-      options.size = sizeof options;
-      options.flags = flags[i] == 0 ? 0 : SYMM_WINDOW_NCCL;
-      result.outcomes[i] =
-          outcome(symm_window_alloc(c_.comm[i], bytes, &options, &result.window[i]));
-    });
-    return result;
-  }
-  Windows register_nccl(const std::vector<void*>& pointers, size_t bytes) {
-    Windows result;
-    result.window.resize(2, nullptr);
-    result.outcomes.resize(2);
-    each_rank(2, [&](int rank) {
-      const auto i = static_cast<size_t>(rank);
-      symm_window_options options{};
-      options.size = sizeof options;
-      options.flags = SYMM_WINDOW_NCCL;
-      result.outcomes[i] = outcome(
-          symm_window_register(c_.comm[i], pointers[i], bytes, &options, &result.window[i]));
-    });
-    return result;
-  }
-  bool windows_become(int count) {
-    return eventually([&] { return nccl_.windows == count; });
-  }
-
-  Communicator c_;
+  void SetUp() override { make(); }
 };
 
-TEST_F(Inside, OneDomainKeepsItsOwnKernels) {
+TEST_F(InsideWindows, OneDomainKeepsItsOwnKernels) {
   const Reduction r = reduce(fake_, c_, streams_);
   expect_all(r.outcomes, SYMM_OK);
   EXPECT_EQ(2u, fake_.launches().size());
@@ -63,7 +24,7 @@ TEST_F(Inside, OneDomainKeepsItsOwnKernels) {
   EXPECT_NE(inside[0], inside[1]);
 }
 
-TEST_F(Inside, ACommunicatorThatWasNotAskedToHasNone) {
+TEST_F(InsideWindows, ACommunicatorThatWasNotAskedToHasNone) {
   Communicator c = create({0, 1});
   expect_all(c.outcomes, SYMM_OK);
   void* inside = &c;
@@ -81,7 +42,7 @@ TEST_F(Inside, ACommunicatorThatWasNotAskedToHasNone) {
   c_ = std::move(mine);
 }
 
-TEST_F(Inside, ASplitHasItsOwn) {
+TEST_F(InsideWindows, ASplitHasItsOwn) {
   Communicator child;
   child.comm.resize(2, nullptr);
   child.outcomes.resize(2);
@@ -101,48 +62,60 @@ TEST_F(Inside, ASplitHasItsOwn) {
   free_all(child);
 }
 
-TEST_F(Inside, WindowsAreNcclsTooUntilTheyAreFreed) {
+TEST_F(InsideWindows, WindowsAreNcclsTooUntilTheyAreFreed) {
   for (const size_t bytes : {size_t{4}, kGranule, 3 * kGranule + 8}) {
     Windows w = alloc_nccl(bytes);
     expect_all(w.outcomes, SYMM_OK);
+    // Those of the turn before have gone.
     EXPECT_EQ(2, nccl_.windows);
     // Where NCCL takes windows from.
     EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(data(w.window[0], 0)) % 4096);
     free_all(w);
-    EXPECT_TRUE(windows_become(0));
+    EXPECT_EQ(2, nccl_.windows) << "the caller may be in a call of NCCL";
   }
-  Windows none = alloc_nccl(0);
-  expect_all(none.outcomes, SYMM_OK);
-  EXPECT_EQ(0, nccl_.windows);
-  free_all(none);
+  EXPECT_EQ(2, windows_beside_another());
+  const int before = nccl_.registrations;
+  Windows empty = alloc_nccl(0);
+  expect_all(empty.outcomes, SYMM_OK);
+  EXPECT_EQ(before, nccl_.registrations);
+  free_all(empty);
   EXPECT_TRUE(contains(report_of(c_.comm[0]), "\"inside\":true"));
 }
 
-TEST_F(Inside, TheWishForAnNcclWindowMustAgree) {
-  Windows w = alloc_nccl(4096, {2, 0});
+TEST_F(InsideWindows, ThousandsOfThemLeaveNothingBehind) {
+  const FakeCuda::Alive before = fake_.alive();
+  for (int i = 0; i < 200; ++i) {
+    Windows w = alloc_nccl(4096);
+    ASSERT_EQ(SYMM_OK, w.outcomes[0].status) << w.outcomes[0].message;
+    free_all(w);
+    ASSERT_LE(fake_.alive().allocations, before.allocations + 12) << i;
+  }
+  EXPECT_LE(nccl_.windows, 2);
+}
+
+TEST_F(InsideWindows, TheWishForAnNcclWindowMustAgree) {
+  Windows w = none();
+  each_rank(2, [&](int rank) { alloc_one(w, rank, 4096, rank == 0); });
   expect_all(w.outcomes, SYMM_INVALID_ARGUMENT, "SYMM_WINDOW_NCCL is set on rank 0 and not set on");
   expect_all(check_all(c_), SYMM_OK);
 }
 
-TEST_F(Inside, AWindowThatNcclDoesNotGiveIsStillAWindow) {
+TEST_F(InsideWindows, AWindowThatNcclDoesNotGiveIsStillAWindow) {
   for (const int none : {1, -2}) {
     nccl_.null_window_rank = none;
     Windows w = alloc_nccl(4096);
     expect_all(w.outcomes, SYMM_OK);
-    EXPECT_TRUE(windows_become(0)) << "one that not every rank has is given back";
+    EXPECT_EQ(none == 1 ? 1 : 0, nccl_.windows);
     EXPECT_TRUE(contains(report_of(c_.comm[0]), "succeeded and gave none"));
     data(w.window[0], 1)[5] = 7;
     EXPECT_EQ(7, data(w.window[1], 1)[5]);
     free_all(w);
   }
   nccl_.null_window_rank = -1;
-  Windows w = alloc_nccl(4096);
-  expect_all(w.outcomes, SYMM_OK);
-  EXPECT_EQ(2, nccl_.windows);
-  free_all(w);
+  EXPECT_EQ(2, windows_beside_another()) << "one that not every rank has has been given back";
 }
 
-TEST_F(Inside, NcclIsNotAskedForWindowsThatItsVariablesForbid) {
+TEST_F(InsideWindows, NcclIsNotAskedForWindowsThatItsVariablesForbid) {
   for (const char* variable : {"NCCL_WIN_ENABLE", "NCCL_CUMEM_ENABLE"}) {
     setenv(variable, "0", 1);
     Windows w = alloc_nccl(4096);
@@ -154,7 +127,7 @@ TEST_F(Inside, NcclIsNotAskedForWindowsThatItsVariablesForbid) {
   EXPECT_EQ(0, nccl_.registrations);
 }
 
-TEST_F(Inside, RegisteredMemoryIsRegisteredWithNcclOnce) {
+TEST_F(InsideWindows, RegisteredMemoryIsRegisteredWithNcclOnce) {
   void* memory[2] = {fake_.map(0, 2 * kGranule, 1), fake_.map(1, 2 * kGranule, 1)};
   Windows first = register_nccl({memory[0], memory[1]}, kGranule);
   expect_all(first.outcomes, SYMM_OK);
@@ -163,31 +136,36 @@ TEST_F(Inside, RegisteredMemoryIsRegisteredWithNcclOnce) {
   EXPECT_EQ(2, nccl_.windows);
   EXPECT_EQ(2, nccl_.registrations);
   free_all(first);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_EQ(2, nccl_.windows) << "the second window needs them";
+  EXPECT_EQ(4, windows_beside_another()) << "the second window needs them";
   free_all(second);
-  EXPECT_TRUE(windows_become(0));
+  EXPECT_EQ(2, windows_beside_another());
   Windows third = register_nccl({memory[0], memory[1]}, kGranule);
   expect_all(third.outcomes, SYMM_OK);
-  EXPECT_EQ(4, nccl_.registrations);
+  EXPECT_EQ(8, nccl_.registrations);
   free_all(third);
-  EXPECT_TRUE(windows_become(0));
   for (void* one : memory) fake_.unmap(one);
 }
 
-TEST_F(Inside, MemoryThatNcclCannotTakeIsRefusedOnEveryRank) {
+TEST_F(InsideWindows, MemoryThatNcclCannotTakeIsRefusedOnEveryRank) {
   void* plain[2] = {fake_.malloc(0, 4096), fake_.malloc(1, 4096)};
   void* memory[2] = {fake_.map(0, kGranule, 1), fake_.map(1, kGranule, 1)};
   Windows w = register_nccl({memory[0], plain[1]}, 1024);
   expect_all(w.outcomes, SYMM_UNSUPPORTED, "memory of cudaMalloc");
+  void* parts = fake_.map(1, 2 * kGranule, 2);
+  w = register_nccl({memory[0], static_cast<char*>(parts) + kGranule - 4096}, 8192);
+  expect_all(w.outcomes, SYMM_UNSUPPORTED, "made of 2 allocations");
+  fake_.unmap(parts);
   w = register_nccl({memory[0], static_cast<char*>(memory[1]) + 256}, 1024);
   expect_all(w.outcomes, SYMM_UNSUPPORTED, "multiple of 4096");
+  w = register_nccl({memory[0], static_cast<char*>(memory[1]) + 4096}, 1024);
+  expect_all(w.outcomes, SYMM_UNSUPPORTED, "at the same place on every rank");
+  EXPECT_EQ(0, nccl_.registrations);
   expect_all(check_all(c_), SYMM_OK);
   for (void* one : plain) fake_.free(one);
   for (void* one : memory) fake_.unmap(one);
 }
 
-TEST_F(Inside, AFailureToRegisterEndsTheCommunicatorOnEveryRank) {
+TEST_F(InsideWindows, AFailureToRegisterEndsTheCommunicatorOnEveryRank) {
   nccl_.fail_call = "ncclCommWindowRegister";
   nccl_.fail_rank = 1;
   nccl_.fail_result = 3;
@@ -197,17 +175,46 @@ TEST_F(Inside, AFailureToRegisterEndsTheCommunicatorOnEveryRank) {
   EXPECT_TRUE(eventually([&] { return nccl_.aborted == 2; }));
 }
 
-TEST_F(Inside, ARegistrationThatHangsTimesOutOnEveryRank) {
+TEST_F(InsideWindows, ARegistrationThatHangsTimesOutOnEveryRank) {
   free_all(c_);
-  symm_comm_options options = nccl_options(SYMM_COMM_NCCL);
-  options.timeout_ms = 3000;
-  c_ = create({0, 1}, options);
-  expect_all(c_.outcomes, SYMM_OK);
+  make(3000);
   nccl_.hang_call = "ncclCommWindowRegister";
   nccl_.hang_rank = 0;
   Windows w = alloc_nccl(4096);
   expect_all(w.outcomes, SYMM_TIMEOUT, "ncclCommWindowRegister");
   EXPECT_TRUE(eventually([&] { return nccl_.aborted == 2; }));
+  EXPECT_EQ(0, nccl_.ended_inside) << "the abort frees what the registration is at work on";
+}
+
+// Kernels of NCCL for windows that start beside the one before them, and do not wait for it.
+class StartsEarly : public Inside {
+ protected:
+  // What is enqueued between a call of every rank and what NCCL may be given next.
+  int between() {
+    fake_.clear_log();
+    const Reduction r = reduce(fake_, c_, streams_);
+    expect_all(r.outcomes, SYMM_OK);
+    for (float* output : r.output) fake_.free(output);
+    int count = 0;
+    for (const std::string& line : fake_.log()) count += line.rfind("set ", 0) == 0;
+    return count;
+  }
+};
+
+TEST_F(StartsEarly, CallsAreKeptApartFromThoseOf2_28) {
+  make();
+  EXPECT_EQ(0, between()) << "without windows there are no such kernels";
+  Windows w = alloc_nccl(4096);
+  EXPECT_EQ(2, between());
+  free_all(w);
+}
+
+TEST_F(StartsEarly, LaterVersionsWaitThemselves) {
+  nccl_.version = 23006;
+  make();
+  Windows w = alloc_nccl(4096);
+  EXPECT_EQ(0, between());
+  free_all(w);
 }
 
 // ---- Domains that are found, not made up --------------------------------------------------------

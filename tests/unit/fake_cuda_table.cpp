@@ -386,8 +386,9 @@ CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s) {
   state->log.push_back(text("copy ", look_up(s)->id));
   return CUDA_SUCCESS;
 }
-CUresult set8(CUdeviceptr to, unsigned char value, size_t n, CUstream) {
+CUresult set8(CUdeviceptr to, unsigned char value, size_t n, CUstream s) {
   FAKE_BEGIN(cuMemsetD8Async);
+  if (n == 1) state->log.push_back(text("set ", look_up(s)->id));
   // Fresh memory is zero already, and large arenas are slow to touch.
   if (n <= kGranule) std::memset(reinterpret_cast<void*>(to), value, n);
   return CUDA_SUCCESS;

@@ -190,7 +190,6 @@ TEST(NcclLibrary, TheRealOneHasEverythingThatIsUsed) {
     EXPECT_EQ("", found.no_windows(environment_of({})));
     EXPECT_EQ("NCCL_WIN_ENABLE=0 switches them off",
               found.no_windows(environment_of({{"NCCL_WIN_ENABLE", "0"}})));
-    EXPECT_EQ(found.version >= 22900, found.ncclCommRevoke != nullptr) << found.version;
     EXPECT_STREQ("no error", found.ncclGetErrorString(kSuccess));
     EXPECT_NE(nullptr, found.ncclGetLastError(nullptr));
     fprintf(stderr, "NCCL %s, %s\n", version_text(found.version).c_str(), found.path.c_str());
