@@ -51,6 +51,12 @@ NcclFacts decode_nccl_facts(const Bytes& blob) {
   return facts;
 }
 
+Exchange::Contribution saying(Bytes blob) {
+  Exchange::Contribution contribution;
+  contribution.blob = std::move(blob);
+  return contribution;
+}
+
 // What a rank says before and after a window is registered with NCCL.
 struct NcclWish {
   std::string lacks;               // why it has none, or ""
@@ -277,7 +283,7 @@ std::shared_ptr<void> CudaBackend::make_nccl_window(const char* kind, uint64_t n
   NcclWish own{nccl->library().no_windows(process_environment()), nccl->given_up()};
   own.given_up.resize(std::min(own.given_up.size(), kMostRemembered));
   std::vector<NcclWish> wishes;
-  for (const Bytes& blob : comm_.gather(kind, {{}, encode(own), nullptr}, deadline).blobs) {
+  for (const Bytes& blob : comm_.gather(kind, saying(encode(own)), deadline).blobs) {
     wishes.push_back(decode_nccl_wish(blob));
   }
   const auto lacks = [&](const std::vector<NcclWish>& of_rank) {
@@ -351,7 +357,7 @@ std::shared_ptr<void> CudaBackend::register_nccl_window(uint64_t number, void* p
     }
     Writer w;
     w.u8(window != nullptr);
-    const auto said = comm_.gather(kRegister, {{}, w.take(), nullptr}, deadline);
+    const auto said = comm_.gather(kRegister, saying(w.take()), deadline);
     bool all = true;
     for (const Bytes& blob : said.blobs) all = all && Reader(blob).u8() != 0;
     if (all) return window;
