@@ -126,9 +126,8 @@ inline symm_status wait_for_error(const symm_comm* comm, int32_t* blamed = nullp
 // ---- Data: floats that are whole numbers, whose sums of any order are exact ---------------------
 
 inline float value_of(int rank, int turn, size_t i) {
-  return static_cast<float>((i * 7 + static_cast<size_t>(turn) * 131 +
-                             static_cast<size_t>(rank) * 1009) %
-                            4099);
+  return static_cast<float>(
+      (i * 7 + static_cast<size_t>(turn) * 131 + static_cast<size_t>(rank) * 1009) % 4099);
 }
 inline std::vector<float> values_of(int rank, int turn, size_t count) {
   std::vector<float> values(count);
@@ -166,8 +165,8 @@ inline void expect_reduces(symm_comm* comm, int turn = 1, size_t count = 5000) {
   Buffer input(bytes), output(bytes);
   input.set(values_of(rank_of(comm), turn, count).data(), bytes);
   output.fill(0);
-  ASSERT_TRUE(ok(symm_all_reduce(comm, input.data(), output.data(), count, SYMM_FLOAT32, SYMM_SUM,
-                                 stream)));
+  ASSERT_TRUE(ok(
+      symm_all_reduce(comm, input.data(), output.data(), count, SYMM_FLOAT32, SYMM_SUM, stream)));
   stream.synchronize();
   ASSERT_TRUE(ok(symm_comm_check(comm, nullptr)));
   ASSERT_TRUE(equal(sum_of(size_of(comm), turn, count), output.get()));

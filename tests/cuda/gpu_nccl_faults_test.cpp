@@ -97,10 +97,10 @@ void peer_never_comes(Rank& rank) {
     EXPECT_TRUE(fails(expected, symm_comm_check(comm.get(), &blamed)));
     EXPECT_EQ(expected_blame, blamed) << symm_last_error();
     if (says(rank, "timeout")) {
-      EXPECT_TRUE(mentions_all(symm_last_error(),
-                               {"symm_all_reduce(count " + std::to_string(kCount),
-                                std::to_string(kSoonMs * kSlowdown) + " ms",
-                                "options.wait_timeout_ms"}));
+      EXPECT_TRUE(
+          mentions_all(symm_last_error(),
+                       {"symm_all_reduce(count " + std::to_string(kCount),
+                        std::to_string(kSoonMs * kSlowdown) + " ms", "options.wait_timeout_ms"}));
     }
     EXPECT_TRUE(fails(expected, reduce()));
     EXPECT_TRUE(fails(expected, symm_comm_barrier(comm.get(), stream)));

@@ -97,8 +97,8 @@ void sizes_and_operations(Rank& rank) {
       pointers.push_back(inputs.back().data());
     }
     input.set(pointers[static_cast<size_t>(rank.rank)], bytes);
-    ASSERT_TRUE(ok(symm_all_reduce(comm.get(), input.data(), output.data(), kCount, dtype, SYMM_SUM,
-                                   stream)));
+    ASSERT_TRUE(ok(
+        symm_all_reduce(comm.get(), input.data(), output.data(), kCount, dtype, SYMM_SUM, stream)));
     stream.synchronize();
     EXPECT_TRUE(reference(pointers, kCount, dtype, SYMM_SUM) == read_gpu(output.data(), bytes))
         << name_of(dtype);

@@ -183,8 +183,8 @@ void expect_mixes(const Rank& rank, symm_comm* comm, symm_window* window, std::b
       ASSERT_TRUE(
           ok(symm_all_reduce(comm, input.data(), own, count, SYMM_FLOAT32, SYMM_SUM, stream)));
       ASSERT_EQ(0, nccl.all_reduce(own, own, count, stream));
-      ASSERT_TRUE(ok(symm_window_all_reduce(window, 0, output.data(), count, SYMM_FLOAT32, SYMM_SUM,
-                                            stream)));
+      ASSERT_TRUE(ok(
+          symm_window_all_reduce(window, 0, output.data(), count, SYMM_FLOAT32, SYMM_SUM, stream)));
       ASSERT_TRUE(ok(symm_all_reduce(comm, output.data(), output.data(), count, SYMM_FLOAT32,
                                      SYMM_SUM, stream)));
     };
@@ -192,11 +192,10 @@ void expect_mixes(const Rank& rank, symm_comm* comm, symm_window* window, std::b
     const auto check = [&](int turn) {
       stream.synchronize();
       ASSERT_TRUE(ok(symm_comm_check(comm, nullptr)));
-      ASSERT_TRUE(
-          equal(sum_of(rank.size, turn, count, factor), read_gpu(output.data(), used)))
+      ASSERT_TRUE(equal(sum_of(rank.size, turn, count, factor), read_gpu(output.data(), used)))
           << count << " floats, turn " << turn;
-      ASSERT_TRUE(equal(sum_of(rank.size, turn, count, static_cast<float>(rank.size)),
-                        read_gpu(own, used)))
+      ASSERT_TRUE(
+          equal(sum_of(rank.size, turn, count, static_cast<float>(rank.size)), read_gpu(own, used)))
           << count << " floats, turn " << turn << ", in the window";
     };
     for (int turn = 0; turn < 20; ++turn) {

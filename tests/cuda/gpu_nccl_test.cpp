@@ -133,10 +133,10 @@ void every_type_and_size(Rank& rank) {
        {SYMM_FLOAT32, SYMM_BFLOAT16, SYMM_INT32, SYMM_FLOAT8_E4M3, SYMM_FLOAT8_E5M2}) {
     if (is_float8(dtype) && capability < 90) {
       Buffer one(64);
-      EXPECT_TRUE(fails(
-          SYMM_UNSUPPORTED,
-          symm_all_reduce(comm.get(), one.data(), one.data(), 1, dtype, SYMM_SUM, stream),
-          {"compute capability"}));
+      EXPECT_TRUE(
+          fails(SYMM_UNSUPPORTED,
+                symm_all_reduce(comm.get(), one.data(), one.data(), 1, dtype, SYMM_SUM, stream),
+                {"compute capability"}));
       continue;
     }
     const size_t of_a_mib = (size_t{1} << 20) / size_of(dtype);
@@ -162,8 +162,8 @@ void what_is_said(Rank& rank) {
   for (const size_t count : {size_t{1}, size_t{100} << 20}) {
     char text[8192];
     size_t needed = 0;
-    ASSERT_TRUE(ok(symm_plan(comm.get(), nullptr, count, SYMM_FLOAT32, SYMM_SUM, text, sizeof text,
-                             &needed)));
+    ASSERT_TRUE(ok(
+        symm_plan(comm.get(), nullptr, count, SYMM_FLOAT32, SYMM_SUM, text, sizeof text, &needed)));
     const Json plan = parse_json(text);
     EXPECT_EQ("nccl", plan["algorithm"].string);
     EXPECT_TRUE(
