@@ -5,6 +5,14 @@
 
 #include "../json.h"
 
+static void make_printable(char* text) {
+  for (; *text != '\0'; ++text) {
+    if ((unsigned char)*text < 0x20 || *text == 0x7f) {
+      *text = '?';
+    }
+  }
+}
+
 void checks_add(struct checks* checks, const char* section, const char* name,
                 enum check_status status, const char* remedy, const char* format, ...) {
   if (checks->count == CHECK_MOST) {
@@ -12,13 +20,21 @@ void checks_add(struct checks* checks, const char* section, const char* name,
   }
   struct check* check = &checks->list[checks->count++];
   check->section = section;
-  check->name = name;
+  snprintf(check->name, sizeof check->name, "%s", name);
   check->status = status;
   snprintf(check->remedy, sizeof check->remedy, "%s", remedy != NULL ? remedy : "");
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(check->detail, sizeof check->detail, format, arguments);
   va_end(arguments);
+  make_printable(check->remedy);
+  make_printable(check->detail);
+}
+
+void checks_append(struct checks* checks, const struct checks* more) {
+  for (int i = 0; i < more->count && checks->count < CHECK_MOST; ++i) {
+    checks->list[checks->count++] = more->list[i];
+  }
 }
 
 int checks_count(const struct checks* checks, enum check_status status) {

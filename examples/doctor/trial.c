@@ -2,24 +2,15 @@
  * needs. */
 #define _POSIX_C_SOURCE 200809L
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <symm.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "part.h"
 
 static const char section[] = "Trials";
-/* Processes of a trial are told their part by the environment: the address holds a secret, which
- * arguments show to all. */
-static const char rank_variable[] = "SYMM_DOCTOR_RANK"; /* 0, 1, or "threads" */
-static const char address_variable[] = "SYMM_DOCTOR_ADDRESS";
-static const char pipe_variable[] = "SYMM_DOCTOR_PIPE";
 
 enum { ranks = 2, elements = 100000, limit_ms = 10000 };
 
@@ -135,90 +126,30 @@ static void run_threads(char* failure) {
   }
 }
 
-void trial_run_if_asked(void) {
-  const char* rank = getenv(rank_variable);
-  const char* address = getenv(address_variable);
-  const char* pipe_end = getenv(pipe_variable);
-  if (rank == NULL || address == NULL || pipe_end == NULL) {
-    return;
-  }
+int trial_part(const char* part, const char* address) {
   struct rank_trial trial;
   memset(&trial, 0, sizeof trial);
   alarm(3 * limit_ms / 1000); /* whatever happens */
-  if (strcmp(rank, "threads") == 0) {
+  if (strcmp(part, "threads") == 0) {
     run_threads(trial.failure);
   } else {
-    trial.rank = atoi(rank);
+    trial.rank = atoi(part);
     trial.address = address;
     run_rank(&trial);
   }
-  const ssize_t length = (ssize_t)strlen(trial.failure);
-  exit(write(atoi(pipe_end), trial.failure, (size_t)length) != length || length > 0);
+  if (trial.failure[0] == '\0') {
+    return 0;
+  }
+  part_say(trial.failure);
+  return 1;
 }
 
-/* This program again, as a part of a trial; -1 with errno. */
-static pid_t start(const char* rank, const char* address, int pipe_end) {
-  char number[16];
-  snprintf(number, sizeof number, "%d", pipe_end);
-  const pid_t child = fork();
-  if (child != 0) {
-    return child;
-  }
-  if (setenv(rank_variable, rank, 1) == 0 && setenv(address_variable, address, 1) == 0 &&
-      setenv(pipe_variable, number, 1) == 0) {
-    execl("/proc/self/exe", "symm-doctor", (char*)NULL);
-  }
-  _exit(127);
-}
-
-static void describe_end(int status, char* failure) {
-  if (failure[0] != '\0' || status == 0) {
-    return;
-  }
-  if (WIFSIGNALED(status)) {
-    snprintf(failure, CHECK_TEXT, "a rank was ended by signal %d%s", WTERMSIG(status),
-             WTERMSIG(status) == SIGALRM ? ": it hung" : "");
-  } else {
-    snprintf(failure, CHECK_TEXT, "a rank ended with status %d", WEXITSTATUS(status));
-  }
-}
-
-/* Starts one process for each of `parts`, waits for all, and says in `failure` what the first of
- * them said. */
+/* Says in `failure` what the first that failed has said. */
 static void run_processes(const char* const* parts, int count, const char* address, char* failure) {
-  int ends[2];
-  pid_t children[ranks];
-  int started = 0;
-  if (pipe(ends) != 0) {
-    snprintf(failure, CHECK_TEXT, "pipe: %s", strerror(errno));
-    return;
-  }
-  fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-  for (; started < count; ++started) {
-    children[started] = start(parts[started], address, ends[1]);
-    if (children[started] < 0) {
-      snprintf(failure, CHECK_TEXT, "fork: %s", strerror(errno));
-      break;
-    }
-  }
-  close(ends[1]);
-  char said[CHECK_TEXT];
-  const ssize_t length = read(ends[0], said, sizeof said - 1);
-  if (length > 0 && failure[0] == '\0') {
-    snprintf(failure, CHECK_TEXT, "%.*s", (int)length, said);
-  }
-  for (int i = 0; i < started; ++i) {
-    int status = 0;
-    waitpid(children[i], &status, 0);
-    describe_end(status, failure);
-  }
-  close(ends[0]);
-}
-
-static double now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+  char end[CHECK_TEXT];
+  char* said = parts_run(parts, count, address, end);
+  snprintf(failure, CHECK_TEXT, "%s", said != NULL && said[0] != '\0' ? said : end);
+  free(said);
 }
 
 static void add_result(struct checks* checks, const char* name, const char* failure, double ms) {
