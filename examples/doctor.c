@@ -67,7 +67,8 @@ static void print_text(const struct checks* checks, const struct claim* claim) {
 /* A rank 0 that is there now would be taken for whatever has the port: the ranks meet first. */
 static void check_meeting(struct checks* checks, const struct claim* claim, int trials) {
   static struct checks job;
-  const int met = trials && check_job(&job);
+  /* One alone needs nobody, at no place. */
+  const int met = trials && check_job(&job) && claim->size > 1;
   if (claim->has_address) {
     check_place(checks, claim, met);
   }

@@ -1,67 +1,38 @@
 // Ranks on different hosts, which network name spaces stand for: what works there, and what is said
-// of what does not. The test makes the name spaces and their link itself, as root, and removes
-// them.
+// of what does not.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "capi/symm.h"
 #include "tests/support/calls.h"
+#include "tests/support/hosts.h"
 #include "tests/support/places.h"
 
 namespace symm_test {
 namespace {
 
-int shell(const std::string& command) { return system((command + " >/dev/null 2>&1").c_str()); }
-
-// Two hosts with a wire between them.
 class Hosts : public testing::Test {
  protected:
   void SetUp() override {
-    if (getuid() != 0) GTEST_SKIP() << "only root can make network name spaces";
-    if (shell("command -v ip") != 0) GTEST_SKIP() << "iproute2 is not installed";
-    const std::string id = std::to_string(getpid());
-    left = "symm-l" + id;
-    right = "symm-r" + id;
-    const std::string net = "10.99." + std::to_string(std::random_device()() % 250) + ".";
-    left_address = net + "1";
-    const std::string l = "sl" + id, r = "sr" + id;
-    if (shell("ip netns add " + left) != 0) GTEST_SKIP() << "`ip netns add` is not allowed here";
-    const std::string commands[] = {
-        "ip netns add " + right,
-        "ip link add " + l + " netns " + left + " type veth peer name " + r + " netns " + right,
-        "ip -n " + left + " addr add " + net + "1/24 dev " + l,
-        "ip -n " + right + " addr add " + net + "2/24 dev " + r,
-        "ip -n " + left + " link set lo up",
-        "ip -n " + right + " link set lo up",
-        "ip -n " + left + " link set " + l + " up",
-        "ip -n " + right + " link set " + r + " up"};
-    for (const std::string& command : commands) ASSERT_EQ(shell(command), 0) << command;
-    cut = "ip -n " + left + " link set " + l + " down";
-  }
-  void TearDown() override {
-    // A name space goes with its last process and its name; so does the wire.
-    if (!left.empty()) shell("ip netns del " + left);
-    if (!right.empty()) shell("ip netns del " + right);
+    if (!hosts.lacking.empty()) GTEST_SKIP() << hosts.lacking;
   }
 
   // Even processes on the left, odd ones on the right; rank 0 serves on the left.
   RunOptions options(const std::string& argument = "") const {
     RunOptions result;
-    result.address = "tcp://" + left_address + ":" + std::to_string(20000 + getpid() % 10000);
+    result.address = "tcp://" + hosts.left_address + ":" + std::to_string(20000 + getpid() % 10000);
     result.argument = argument;
-    result.network = [this](int process) { return process % 2 == 0 ? left : right; };
+    result.network = [this](int process) { return process % 2 == 0 ? hosts.left : hosts.right; };
     return result;
   }
 
-  std::string left, right, left_address, cut;
+  const TwoHosts hosts;
 };
 
 TEST_F(Hosts, CreateSplitAndBarrierWorkAcrossThem) {
@@ -212,13 +183,13 @@ TEST_F(Hosts, ACutWireEndsTheWaitAtItsDeadline) {
       },
       options());
   ranks.wait_for_all("ready");
-  ASSERT_EQ(shell(cut), 0);
+  ASSERT_EQ(shell(hosts.cut), 0);
   ranks.tell_all("go on");
   ranks.finish();
 }
 
 TEST_F(Hosts, AHostThatCannotBeReachedIsToldWithinTheDeadline) {
-  shell(cut);
+  shell(hosts.cut);
   run(
       processes(2),
       [](Rank& rank) {

@@ -48,6 +48,7 @@ run() {
 }
 
 run python3 double_test.py
+run python3 doctor_test.py
 
 if ! find_python && [ $install = 1 ]; then
   "$root/scripts/install_dependencies.sh" data

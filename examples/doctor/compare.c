@@ -72,10 +72,10 @@ static int group(char* text, size_t size, const struct rank_facts* ranks, int co
 }
 
 static void compare_devices(struct checks* checks, const char* section,
-                            const struct rank_facts* ranks, int count) {
+                            const struct rank_facts* ranks, int count, const char* everybody) {
   char text[CHECK_TEXT / 2];
   if (group(text, sizeof text, ranks, count, device_kind) == 1) {
-    checks_add(checks, section, "devices", CHECK_OK, NULL, "every rank would use %s",
+    checks_add(checks, section, "devices", CHECK_OK, NULL, "%s would use %s", everybody,
                device_kind(&ranks[0]));
     return;
   }
@@ -83,11 +83,10 @@ static void compare_devices(struct checks* checks, const char* section,
   while (ranks[without].has_gpu) {
     ++without;
   }
-  char remedy[CHECK_TEXT];
-  snprintf(remedy, sizeof remedy,
-           "a communicator's ranks are all on GPUs or all on CPUs: pass SYMM_CPU on every rank, or "
-           "give those a GPU that have none (what symm-doctor says of CUDA there; "
-           "CUDA_VISIBLE_DEVICES, local rank)");
+  static const char remedy[] =
+      "a communicator's ranks are all on GPUs or all on CPUs: pass SYMM_CPU on every rank, or "
+      "give those a GPU that have none (what symm-doctor says of CUDA there; "
+      "CUDA_VISIBLE_DEVICES, local rank)";
   checks_add(checks, section, "devices", CHECK_WARN, remedy,
              "SYMM_LOCAL_GPU or else SYMM_CPU would be %s; rank %ld on %s has no GPU: %s", text,
              (long)ranks[without].rank, ranks[without].host, ranks[without].device);
@@ -112,29 +111,29 @@ static void compare_gpus(struct checks* checks, const char* section, const struc
 
 static void compare_versions(struct checks* checks, const char* section, const char* name,
                              const char* remedy, const struct rank_facts* ranks, int count,
-                             value_of value) {
+                             const char* everybody, value_of value) {
   char text[CHECK_TEXT / 2];
   if (group(text, sizeof text, ranks, count, value) == 1) {
-    checks_add(checks, section, name, CHECK_OK, NULL, "%s on every rank", value(&ranks[0]));
+    checks_add(checks, section, name, CHECK_OK, NULL, "%s has %s", everybody, value(&ranks[0]));
   } else {
     checks_add(checks, section, name, CHECK_WARN, remedy, "the ranks differ: %s", text);
   }
 }
 
 void compare_ranks(struct checks* checks, const char* section, const struct rank_facts* ranks,
-                   int count) {
+                   int count, const char* everybody) {
   if (count < 1) {
     return;
   }
-  compare_devices(checks, section, ranks, count);
+  compare_devices(checks, section, ranks, count, everybody);
   compare_gpus(checks, section, ranks, count);
   compare_versions(checks, section, "symm of all ranks",
                    "install one version of symm for every rank; LD_LIBRARY_PATH may differ between "
                    "them",
-                   ranks, count, symm_of);
+                   ranks, count, everybody, symm_of);
   compare_versions(checks, section, "NCCL of all ranks",
                    "let every rank find one version of NCCL: the same Python environment and "
                    "LD_LIBRARY_PATH on every rank, or options.nccl_path; ranks that use different "
                    "ones, or windows on some only, do not work together",
-                   ranks, count, nccl_of);
+                   ranks, count, everybody, nccl_of);
 }

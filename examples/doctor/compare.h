@@ -17,10 +17,10 @@ struct rank_facts {
   char nccl[64];    /* its version, "none", with ", no windows" */
 };
 
-/* Adds one check for each thing in which ranks of a job should not differ. In the order of ranks.
- */
+/* Adds one check for each thing in which ranks of a job should not differ. In the order of ranks;
+ * `everybody` is what to call all of them: "every rank". */
 void compare_ranks(struct checks* checks, const char* section, const struct rank_facts* ranks,
-                   int count);
+                   int count, const char* everybody);
 
 /* "0-2, 5" of those whose flag is set. */
 void list_ranks(char* text, size_t size, const struct rank_facts* ranks, int count,

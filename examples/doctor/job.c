@@ -205,7 +205,8 @@ static void compare(struct checks* checks, symm_comm* comm, int size) {
     checks_add(checks, section, "comparison", CHECK_FAIL, "what the message says; then start again",
                "%s", symm_last_error());
   } else {
-    compare_ranks(checks, section, all, here);
+    compare_ranks(checks, section, all, here,
+                  here < size ? "every rank of this host" : "every rank");
     if (here < size) {
       compare_hosts(checks, comm, &mine, size, here);
     }

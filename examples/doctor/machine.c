@@ -118,7 +118,10 @@ static void check_huge_pages(struct checks* checks) {
   /* symm asks for none itself: large windows have them where the machine gives them to all. */
   const int given = strcmp(chosen, "always") == 0 || strcmp(chosen, "within_size") == 0 ||
                     strcmp(chosen, "force") == 0;
-  checks_add(checks, section, "huge pages", given ? CHECK_OK : CHECK_NOTE, NULL,
+  checks_add(checks, section, "huge pages", given ? CHECK_OK : CHECK_NOTE,
+             given ? NULL
+                   : "windows of many MiB gain by them: echo within_size > "
+                     "/sys/kernel/mm/transparent_hugepage/shmem_enabled",
              "for shared memory: %s%s", chosen, given ? "" : "; windows use small pages");
 }
 

@@ -21,6 +21,11 @@ def clean_environment(**more):
     return environment
 
 
+def doctor():
+    """symm-doctor of the build that SYMM_LIBRARY is in."""
+    return os.path.join(os.path.dirname(os.environ["SYMM_LIBRARY"]), "examples", "symm-doctor")
+
+
 def run_tests():
     """Those of the program's own file; ends with their count."""
     result = unittest.main(verbosity=2, exit=False).result

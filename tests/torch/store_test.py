@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-from jobs import HERE, clean_environment, free_port, run_tests
+from jobs import HERE, clean_environment, doctor, free_port, run_tests
 
 WORKER = os.path.join(HERE, "worker.py")
 LIMIT = 120
@@ -84,6 +84,14 @@ class UnderTorchrun(Jobs):
             self.finished(output, 2)
 
 
+    def test_symm_doctor_as_every_rank(self):
+        done = run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
+                    *self.standalone, "--no-python", doctor()], clean_environment())
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(done.stdout.count("all 2 ranks met"), 2, done.stdout)
+        self.assertEqual(done.stdout.count("as torchrun says"), 2, done.stdout)
+
+
 class WithAStoreOfTheProgram(Jobs):
     def test_torch_first(self):
         self.by_hand(3, "torch_init", "symm_create", "beside", "entries", SYMM_TOKEN="a secret")
@@ -127,6 +135,16 @@ class Misconfigured(Jobs):
                                 TORCHELASTIC_USE_AGENT_STORE="True")
             self.assertIn("TIMEOUT", told)
             self.assertIn("does not answer", told)
+
+    def test_symm_doctor_recognises_a_store(self):
+        import torch.distributed as dist
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        done = run([doctor(), "--no-trials"],
+                   clean_environment(RANK="1", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
+                                     MASTER_PORT=str(store.port)))
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("a PyTorch store listens at 127.0.0.1", done.stdout)
+        self.assertEqual(store.num_keys(), 0)
 
     def test_rank_0_that_does_not_come(self):
         import torch.distributed as dist

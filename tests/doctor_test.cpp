@@ -1,0 +1,203 @@
+// symm-doctor as a program, where each thing that users run into is made real: limits, drivers, and
+// what listens where the ranks are to meet. What it makes of machines that are not here is in
+// unit/doctor_test.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "capi/symm.h"
+#include "tests/support/calls.h"
+#include "tests/support/diagnosis.h"
+#include "tests/support/places.h"
+#include "tests/support/stranger.h"
+
+namespace symm_test {
+namespace {
+
+// ---- The program itself ----
+
+TEST(Doctor, SaysTheSameAsTextAndAsJson) {
+  const Variables variables = {"RANK=7", "WORLD_SIZE=2"};  // one warning at least
+  const Diagnosis diagnosis = diagnose(variables, {"--no-trials"});
+  const Ended text = Program({doctor(), "--no-trials"}, plain_environment(variables)).finish();
+  EXPECT_EQ(text.status, 0);
+  for (const Finding& finding : diagnosis.findings) {
+    if (finding.name == "memory" || finding.name == "memory limit") continue;  // it changes
+    EXPECT_TRUE(mentions_all(text.output, {finding.section, finding.name, finding.detail}));
+    if (!finding.remedy.empty()) {
+      EXPECT_TRUE(mentions_all(text.output, {"-> " + finding.remedy}));
+    }
+  }
+  EXPECT_EQ(diagnosis.json["schema"].number, 1);
+  EXPECT_TRUE(diagnosis.json["report"].has("library"));
+  EXPECT_TRUE(diagnosis.json["report"].has("machine"));
+}
+
+TEST(Doctor, EndsWithStatus0WhereAllWorksAnd2ForWrongArguments) {
+  const Diagnosis diagnosis = diagnose({});
+  EXPECT_EQ(diagnosis.status, 0);
+  EXPECT_TRUE(says(diagnosis, "two threads", "ok", {"all-reduced"}));
+  EXPECT_TRUE(says(diagnosis, "two processes", "ok", {"all-reduced"}));
+  EXPECT_TRUE(says(diagnosis, "rank and size", "note", {"no launcher"}, {"torchrun"}));
+  EXPECT_EQ(diagnosis.json["rank"].kind, Json::Kind::kNull);
+  EXPECT_FALSE(diagnosis.has("meeting"));
+  const Ended wrong = Program({doctor(), "--jso"}, plain_environment({})).finish();
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_EQ(wrong.output, "");
+}
+
+TEST(Doctor, EndsWithStatus1WhereSymmCannotWork) {
+  const Diagnosis diagnosis =
+      read_diagnosis(Program({"sh", "-c", "ulimit -n 50; exec " + doctor() + " --json --no-trials"},
+                             plain_environment({}))
+                         .finish());
+  EXPECT_EQ(diagnosis.status, 1);
+  EXPECT_TRUE(says(diagnosis, "open files", "failure", {"at most 50"}, {"ulimit"}));
+}
+
+TEST(Doctor, ControlCharactersOfVariablesReachNoTerminal) {
+  const Ended text =
+      Program({doctor(), "--no-trials"}, plain_environment({"RANK=\033[31m\n0", "WORLD_SIZE=2"}))
+          .finish();
+  EXPECT_EQ(text.output.find('\033'), std::string::npos);
+  EXPECT_TRUE(mentions_all(text.output, {"RANK is '?[31m?0', which is not a number"}));
+}
+
+// ---- Who listens at MASTER_ADDR:MASTER_PORT ----
+
+const char kAgent[] = "TORCHELASTIC_USE_AGENT_STORE=True";
+
+Diagnosis look_at(int rank, int port, const Variables& more = {}) {
+  Variables variables = job_of_two(rank, port);
+  for (const std::string& one : more) variables = but(variables, one);
+  return diagnose(variables, {"--no-trials"});
+}
+
+TEST(DoctorPlace, AFreePortIsRank0sToServe) {
+  const int port = free_port();
+  EXPECT_TRUE(says(look_at(0, port), "meeting place", "ok", {"is free", std::to_string(port)}));
+  EXPECT_TRUE(says(look_at(1, port), "meeting place", "note", {"nobody listens", "refused"},
+                   {"rank 0 listens there"}));
+  EXPECT_TRUE(says(look_at(0, port, {kAgent}), "meeting place", "warning",
+                   {"TORCHELASTIC_USE_AGENT_STORE", "no store can be reached", "refused"},
+                   {"torchrun", "unset TORCHELASTIC_USE_AGENT_STORE"}));
+}
+
+TEST(DoctorPlace, ANumberOfIPv6MayBeInBrackets) {
+  const Diagnosis diagnosis = look_at(0, free_port(), {"MASTER_ADDR=[::1]"});
+  if (diagnosis.find("meeting place").detail.find("Cannot assign") != std::string::npos) {
+    GTEST_SKIP() << "there is no IPv6 on this machine";
+  }
+  EXPECT_TRUE(says(diagnosis, "meeting place", "ok", {"[::1]:"}));
+}
+
+TEST(DoctorPlace, WhatSaysNothingIsNoStore) {
+  const Stranger mute("", false);
+  const Diagnosis diagnosis = look_at(0, mute.port);
+  EXPECT_TRUE(says(diagnosis, "meeting place", "warning", {"another program", "says nothing"},
+                   {"MASTER_PORT"}));
+  EXPECT_LT(diagnosis.seconds, 10 * kSlowdown);
+  EXPECT_TRUE(says(look_at(1, mute.port, {kAgent}), "meeting place", "warning",
+                   {"there is no store", "says nothing"}, {"torchrun"}));
+}
+
+TEST(DoctorPlace, WhatSaysOtherThingsIsNoStore) {
+  const Stranger other("SSH-2.0-OpenSSH_9.2\r\n", false);
+  EXPECT_TRUE(says(look_at(0, other.port), "meeting place", "warning",
+                   {"another program", "as no PyTorch store does"}, {"MASTER_PORT"}));
+  EXPECT_TRUE(says(look_at(1, other.port, {kAgent}), "meeting place", "warning",
+                   {"there is no store", "as no PyTorch store does"}, {"torchrun"}));
+}
+
+TEST(DoctorPlace, WhatHangsUpIsNoStoreAndToOthersThanRank0MayBeRank0) {
+  const Stranger other("", true);
+  EXPECT_TRUE(says(look_at(0, other.port), "meeting place", "warning",
+                   {"another program", "hangs up"}, {"MASTER_PORT"}));
+  EXPECT_TRUE(says(look_at(1, other.port), "meeting place", "note", {"hangs up", "rank 0"},
+                   {"choose another"}));
+  EXPECT_TRUE(says(look_at(1, other.port, {kAgent}), "meeting place", "warning",
+                   {"there is no store", "hangs up"}, {"torchrun"}));
+}
+
+TEST(DoctorPlace, AHostThatDoesNotAnswerIsNamedWithinABound) {
+  // Connections beyond the backlog get no answer.
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  socklen_t size = sizeof address;
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(listener, 0), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  std::vector<int> fillers;
+  for (bool full = false; !full && fillers.size() < 64;) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    (void)connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
+    pollfd one{fd, POLLOUT, 0};
+    full = poll(&one, 1, 300) == 0;
+    fillers.push_back(fd);
+  }
+  for (const Variables& more : {Variables{}, Variables{kAgent}}) {
+    const Diagnosis diagnosis = look_at(1, ntohs(address.sin_port), more);
+    EXPECT_TRUE(
+        says(diagnosis, "meeting place", "warning", {"reached", "timed out"}, {"MASTER_ADDR"}));
+    EXPECT_LT(diagnosis.seconds, 10 * kSlowdown);
+  }
+  for (const int fd : fillers) close(fd);
+  close(listener);
+}
+
+TEST(DoctorPlace, ANameThatNobodyKnowsIsNamed) {
+  const Diagnosis diagnosis = look_at(1, 29500, {"MASTER_ADDR=no-such-host.invalid"});
+  EXPECT_TRUE(
+      says(diagnosis, "meeting place", "warning", {"no-such-host.invalid"}, {"MASTER_ADDR"}));
+  EXPECT_LT(diagnosis.seconds, 15 * kSlowdown);
+}
+
+// ---- Drivers ----
+
+// Of a libsymm with GPU support, with a driver of the tests' own.
+Diagnosis with_driver(const std::string& name, Variables variables) {
+  const std::string file = built("doubles/" + name + "/libcuda.so.1");
+  EXPECT_NE(file, "");
+  const char* path = getenv("LD_LIBRARY_PATH");
+  variables.push_back("LD_LIBRARY_PATH=" + file.substr(0, file.rfind('/')) +
+                      (path == nullptr ? "" : std::string(":") + path));
+  return diagnose(variables, {"--no-trials"});
+}
+
+class DoctorDriver : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (diagnose({}, {"--no-trials"}).find("CUDA").detail.find("build of symm has no support") !=
+        std::string::npos) {
+      GTEST_SKIP() << "this build of symm has no GPU support";
+    }
+  }
+};
+
+TEST_F(DoctorDriver, OneThatIsTooOldIsNamedWithBothVersions) {
+  EXPECT_TRUE(says(with_driver("partial_driver", {"SYMM_TEST_DRIVER_VERSION=12040"}), "CUDA",
+                   "warning", {"12.4", "13.0"}, {"newer NVIDIA driver"}));
+}
+
+TEST_F(DoctorDriver, OneThatLacksFunctionsIsNamed) {
+  EXPECT_TRUE(says(with_driver("partial_driver", {"SYMM_TEST_DRIVER_VERSION=13000"}), "CUDA",
+                   "warning", {"libcuda.so.1 has no cu"}, {"newer NVIDIA driver"}));
+}
+
+TEST_F(DoctorDriver, VisibleDevicesThatLeaveNoneAreNamed) {
+  for (const std::string value : {"", "-1", "9"}) {
+    EXPECT_TRUE(says(with_driver("blind_driver", {"CUDA_VISIBLE_DEVICES=" + value}), "CUDA",
+                     "warning", {"CUDA_ERROR_NO_DEVICE", "CUDA_VISIBLE_DEVICES is '" + value + "'"},
+                     {"unset CUDA_VISIBLE_DEVICES"}));
+  }
+}
+
+}  // namespace
+}  // namespace symm_test
