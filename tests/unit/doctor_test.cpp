@@ -2,6 +2,7 @@
 // them, and of ranks' facts.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -274,6 +275,47 @@ TEST(DoctorNccl, TheSwitchThatIsOffIsNamed) {
       judge_nccl(nccl("2.28.9", no_windows("NCCL_CUMEM_ENABLE=0 switches them off")), {"1", "0"});
   EXPECT_TRUE(says(judged, "NCCL windows", CHECK_WARN, {}, {"unset NCCL_CUMEM_ENABLE"}));
   EXPECT_EQ(strstr(judged.find("NCCL windows")->remedy, "NCCL_WIN_ENABLE"), nullptr);
+}
+
+// ---- Local ranks, beside the GPUs of the report ----
+
+class DoctorLocalRank : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* one :
+         {"RANK=1", "WORLD_SIZE=9", "MASTER_ADDR=localhost", "MASTER_PORT=1234"}) {
+      const std::string text = one;
+      const size_t at = text.find('=');
+      setenv(text.substr(0, at).c_str(), text.substr(at + 1).c_str(), 1);
+    }
+    unsetenv("LOCAL_RANK");
+  }
+  void TearDown() override {
+    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"}) {
+      unsetenv(name);
+    }
+  }
+  static Judged judge(int gpus) {
+    Judged judged;
+    claim found;
+    const std::string report = "{\"cuda\":{\"gpu_count\":" + std::to_string(gpus) + "}}";
+    check_launcher(&judged.all, report.c_str(), &found);
+    EXPECT_EQ(found.usable, 1);
+    return judged;
+  }
+};
+
+TEST_F(DoctorLocalRank, BeyondTheGpusIsNamed) {
+  setenv("LOCAL_RANK", "5", 1);
+  EXPECT_TRUE(says(judge(4), "local rank", CHECK_WARN, {"LOCAL_RANK is 5", "only 4 GPUs"},
+                   {"SYMM_COMM_SHARE_GPU"}));
+  for (const int gpus : {0, 1, 6}) EXPECT_TRUE(says(judge(gpus), "local rank", CHECK_OK, {"5"}));
+}
+
+TEST_F(DoctorLocalRank, IsMissedWhereThereAreSeveralGpus) {
+  EXPECT_TRUE(says(judge(4), "local rank", CHECK_NOTE, {"LOCAL_RANK is not set", "4 GPUs"},
+                   {"set LOCAL_RANK"}));
+  EXPECT_EQ(judge(1).find("local rank"), nullptr);
 }
 
 // ---- Ranks of a job ----

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cuda/plan.h"
 #include "tests/unit/fake_cuda_ranks.h"
 
 extern "C" {
@@ -23,7 +24,7 @@ checks judge() {
   return result;
 }
 
-const check* find(const checks& all, const char* name) {
+const ::check* find(const checks& all, const char* name) {
   for (int i = 0; i < all.count; ++i) {
     if (strcmp(all.list[i].name, name) == 0) return &all.list[i];
   }
