@@ -108,7 +108,8 @@ int main(int argc, char** argv) {
     }
   }
   /* Reports of several ranks come out of one launcher: each in one piece. */
-  setvbuf(stdout, NULL, _IOFBF, 1 << 17);
+  static char output[1 << 17];
+  setvbuf(stdout, output, _IOFBF, sizeof output);
   const struct gpu_signs gpu_signs = read_gpu_signs();
   const struct nccl_signs nccl_signs = read_nccl_signs();
   char* report = read_report();

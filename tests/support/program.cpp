@@ -24,7 +24,8 @@ std::vector<char*> pointers_to(std::vector<std::string>& strings) {
 
 }  // namespace
 
-Program::Program(std::vector<std::string> command, std::vector<std::string> environment) {
+Program::Program(std::vector<std::string> command, std::vector<std::string> environment,
+                 int output) {
   for (const std::string& word : command) command_ += (command_.empty() ? "" : " ") + word;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
@@ -33,7 +34,7 @@ Program::Program(std::vector<std::string> command, std::vector<std::string> envi
   pid_ = fork();
   if (pid_ == 0) {
     setpgid(0, 0);
-    dup2(ends[1], STDOUT_FILENO);
+    dup2(output >= 0 ? output : ends[1], STDOUT_FILENO);
     execvpe(argv[0], argv.data(), envp.data());
     _exit(127);
   }

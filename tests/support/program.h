@@ -22,7 +22,8 @@ struct Ended {
 class Program {
  public:
   // `environment` is all that it has, as "NAME=value". The program is looked for in PATH.
-  Program(std::vector<std::string> command, std::vector<std::string> environment);
+  // `output`, if not -1, gets its standard output instead.
+  Program(std::vector<std::string> command, std::vector<std::string> environment, int output = -1);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
