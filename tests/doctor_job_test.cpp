@@ -58,6 +58,48 @@ TEST(DoctorJob, RanksThatDifferAreNamedOnEveryRank) {
   }
 }
 
+TEST(DoctorJob, RanksWithDifferentNcclsAreNamedOnEveryRank) {
+  const Variables with_nccl = {with_double("whole_nccl"), "SYMM_TEST_NCCL_VERSION=22809"};
+  const Finding alone = diagnose(with_nccl, {"--no-trials"}).find("NCCL");
+  if (alone.detail.find("build of symm has no support") != std::string::npos) {
+    GTEST_SKIP() << "this build of symm has no support for NCCL";
+  }
+  const int port = free_port();
+  std::vector<std::unique_ptr<Program>> programs;
+  for (int rank = 0; rank < 3; ++rank) {
+    Variables variables = but(job_of_two(rank, port), "WORLD_SIZE=3");
+    variables.insert(variables.end(), with_nccl.begin(), with_nccl.end());
+    if (rank == 1) variables = but(variables, "SYMM_TEST_NCCL_VERSION=22605");
+    programs.push_back(std::make_unique<Program>(std::vector<std::string>{doctor(), "--json"},
+                                                 plain_environment(variables)));
+  }
+  for (const auto& program : programs) {
+    EXPECT_TRUE(says(read_diagnosis(program->finish()), "NCCL of all ranks", "warning",
+                     {"2.28.9 on ranks 0, 2; 2.26.5 without windows on rank 1"},
+                     {"one version of NCCL"}));
+  }
+}
+
+TEST(DoctorJob, RanksWhoseVariablesDoNotAgreeAreTold) {
+  const int port = free_port();
+  const Variables good = job_of_two(0, port);
+  const struct {
+    Variables other;
+    std::string said;
+  } cases[] = {
+      {but(job_of_two(1, port), "WORLD_SIZE=3"), "size differs"},
+      {job_of_two(0, port), "claim rank 0"},
+      {but(job_of_two(1, port), "SYMM_TOKEN=theirs"), "another job"},
+  };
+  for (const auto& one : cases) {
+    Program first = start(good);
+    const Diagnosis second = read_diagnosis(start(one.other).finish());
+    EXPECT_TRUE(says(second, "meeting", "failure", {one.said}, {"agree on every rank"}));
+    EXPECT_EQ(second.status, 1);
+    read_diagnosis(first.finish());
+  }
+}
+
 TEST(DoctorJob, ARankThatDoesNotComeIsNamedWithinABound) {
   const int port = free_port();
   Program other = start(but(job_of_two(0, port), "WORLD_SIZE=3"));

@@ -187,11 +187,7 @@ TEST(DoctorPlace, ANameThatNobodyKnowsIsNamed) {
 
 // Of a libsymm with GPU support, with a driver of the tests' own.
 Diagnosis with_driver(const std::string& name, Variables variables) {
-  const std::string file = built("doubles/" + name + "/libcuda.so.1");
-  EXPECT_NE(file, "");
-  const char* path = getenv("LD_LIBRARY_PATH");
-  variables.push_back("LD_LIBRARY_PATH=" + file.substr(0, file.rfind('/')) +
-                      (path == nullptr ? "" : std::string(":") + path));
+  variables.push_back(with_double(name));
   return diagnose(variables, {"--no-trials"});
 }
 
@@ -220,6 +216,66 @@ TEST_F(DoctorDriver, VisibleDevicesThatLeaveNoneAreNamed) {
     EXPECT_TRUE(says(with_driver("blind_driver", {"CUDA_VISIBLE_DEVICES=" + value}), "CUDA",
                      "warning", {"CUDA_ERROR_NO_DEVICE", "CUDA_VISIBLE_DEVICES is '" + value + "'"},
                      {"unset CUDA_VISIBLE_DEVICES"}));
+  }
+}
+
+// ---- NCCL ----
+
+class DoctorNccl : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (diagnose({}, {"--no-trials"}).find("NCCL").detail.find("build of symm has no support") !=
+        std::string::npos) {
+      GTEST_SKIP() << "this build of symm has no support for NCCL";
+    }
+  }
+  static Diagnosis with(const std::string& name, Variables variables) {
+    variables.push_back(with_double(name));
+    return diagnose(variables, {"--no-trials"});
+  }
+};
+
+// Without GPUs nobody misses it; with some it is a warning.
+testing::AssertionResult says_where_gpus_are(const Diagnosis& diagnosis, const std::string& name,
+                                             std::initializer_list<std::string> details,
+                                             std::initializer_list<std::string> remedies) {
+  const bool has_gpus = diagnosis.find("CUDA").status == "ok";
+  return says(diagnosis, name, has_gpus ? "warning" : "note", details, remedies);
+}
+
+TEST_F(DoctorNccl, NotHavingItIsANoteThatSaysWhatItCosts) {
+  const Diagnosis diagnosis = diagnose({}, {"--no-trials"});
+  if (diagnosis.find("NCCL").status == "ok") GTEST_SKIP() << "this machine has NCCL";
+  EXPECT_TRUE(says(diagnosis, "NCCL", "note", {"not found", "several hosts"},
+                   {"nvidia-nccl-cu13", "nccl_path"}));
+}
+
+TEST_F(DoctorNccl, AWholeOneIsNamedWithItsVersionAndPath) {
+  const Diagnosis diagnosis = with("whole_nccl", {"SYMM_TEST_NCCL_VERSION=22809"});
+  EXPECT_TRUE(says(diagnosis, "NCCL", "ok", {"2.28.9", "whole_nccl/libnccl.so.2"}));
+  EXPECT_TRUE(says(diagnosis, "NCCL windows", "ok", {"available"}));
+}
+
+TEST_F(DoctorNccl, OneThatIsOfNoUseIsNamed) {
+  EXPECT_TRUE(says_where_gpus_are(with("whole_nccl", {"SYMM_TEST_NCCL_VERSION=2803"}), "NCCL",
+                                  {"whole_nccl/libnccl.so.2", "2.8.3"}, {"update"}));
+  EXPECT_TRUE(says_where_gpus_are(with("partial_nccl", {"SYMM_TEST_NCCL_VERSION=22809"}), "NCCL",
+                                  {"partial_nccl/libnccl.so.2", "has no nccl"}, {"no whole NCCL"}));
+  EXPECT_TRUE(says_where_gpus_are(with("partial_nccl", {}), "NCCL",
+                                  {"partial_nccl/libnccl.so.2", "is no NCCL"}, {"something else"}));
+}
+
+TEST_F(DoctorNccl, OneThatIsTooOldForWindowsIsNamed) {
+  const Diagnosis diagnosis = with("whole_nccl", {"SYMM_TEST_NCCL_VERSION=22605"});
+  EXPECT_TRUE(says(diagnosis, "NCCL", "ok", {"2.26.5"}));
+  EXPECT_TRUE(says_where_gpus_are(diagnosis, "NCCL windows", {"2.26.5"}, {"update NCCL to 2.27"}));
+}
+
+TEST_F(DoctorNccl, TheSwitchThatTurnsWindowsOffIsNamed) {
+  for (const std::string name : {"NCCL_WIN_ENABLE", "NCCL_CUMEM_ENABLE"}) {
+    const Diagnosis diagnosis = with("whole_nccl", {"SYMM_TEST_NCCL_VERSION=22809", name + "=0"});
+    EXPECT_TRUE(says(diagnosis, "NCCL", "ok", {"2.28.9"}));
+    EXPECT_TRUE(says_where_gpus_are(diagnosis, "NCCL windows", {name + "=0"}, {"unset " + name}));
   }
 }
 

@@ -167,7 +167,8 @@ static void check_peers(struct checks* checks, const char* report, int count) {
              "split communicators by what reaches each other (nvidia-smi topo -p2p rw), or choose "
              "such GPUs by CUDA_VISIBLE_DEVICES; a virtual machine or PCIe access control (ACS) "
              "may forbid what the hardware can",
-             "no access to each other's memory: GPUs %s; ranks on them cannot share windows",
+             "no access to each other's memory: GPUs %s; ranks on them cannot share windows, "
+             "and need NCCL for all-reduces",
              pairs);
 }
 

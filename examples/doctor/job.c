@@ -216,17 +216,14 @@ static void compare(struct checks* checks, symm_comm* comm, int size) {
 }
 
 static void explain_failure(struct checks* checks, symm_status status) {
-  /* As long as other addresses work nothing is broken that env:// alone could mend. */
-  if (status == SYMM_INVALID_ARGUMENT) {
-    checks_add(checks, section, met_name, CHECK_WARN,
-               "put right what the message names, on every rank", "%s", symm_last_error());
-  } else {
-    checks_add(checks, section, met_name, CHECK_FAIL,
-               "start symm-doctor as every rank of the job (mpirun -n 2 symm-doctor, torchrun "
-               "--nproc-per-node 2 --no-python symm-doctor) and see what the missing ranks say; "
-               "if no job is meant unset the launcher's variables",
-               "%s", symm_last_error());
-  }
+  checks_add(checks, section, met_name, CHECK_FAIL,
+             status == SYMM_INVALID_ARGUMENT
+                 ? "put right what the message names: the launcher's variables and SYMM_TOKEN must "
+                   "agree on every rank, and each rank be there once"
+                 : "start symm-doctor as every rank of the job (mpirun -n 2 symm-doctor, torchrun "
+                   "--nproc-per-node 2 --no-python symm-doctor) and see what the missing ranks "
+                   "say; if no job is meant unset the launcher's variables",
+             "%s", symm_last_error());
 }
 
 int job_part(void) {

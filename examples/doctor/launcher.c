@@ -53,9 +53,13 @@ static const struct launcher {
 };
 enum { launcher_count = sizeof launchers / sizeof launchers[0], torch = 0, pmi = 2, slurm = 3 };
 
-static const char* const others[] = {
-    "MASTER_ADDR",   "MASTER_PORT",  "TORCHELASTIC_USE_AGENT_STORE",
-    "SLURM_STEP_ID", "SLURM_STEPID", NULL};
+static const char* const others[] = {"MASTER_ADDR",
+                                     "MASTER_PORT",
+                                     "TORCHELASTIC_USE_AGENT_STORE",
+                                     "TORCHELASTIC_RUN_ID",
+                                     "SLURM_STEP_ID",
+                                     "SLURM_STEPID",
+                                     NULL};
 
 /* Of names that end with NULL or fill their array. */
 static const char* first_set(const char* const* names, int most) {

@@ -1,5 +1,7 @@
 #include "tests/support/diagnosis.h"
 
+#include <cstdlib>
+
 namespace symm_test {
 
 std::string number(const std::string& name, long value) {
@@ -16,6 +18,13 @@ Variables but(Variables variables, const std::string& change) {
 Variables job_of_two(int rank, int port) {
   return {number("RANK", rank), "WORLD_SIZE=2", number("LOCAL_RANK", rank), "MASTER_ADDR=127.0.0.1",
           number("MASTER_PORT", port)};
+}
+
+std::string with_double(const std::string& name) {
+  const std::string folder = built("doubles/" + name);
+  EXPECT_NE(folder, "") << name << " is not built";
+  const char* path = getenv("LD_LIBRARY_PATH");
+  return "LD_LIBRARY_PATH=" + folder + (path == nullptr ? "" : std::string(":") + path);
 }
 
 Finding Diagnosis::find(const std::string& name) const {

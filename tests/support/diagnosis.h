@@ -21,6 +21,9 @@ Variables but(Variables variables, const std::string& change);
 // RANK and the rest, of rank `rank` of a job of two.
 Variables job_of_two(int rank, int port);
 
+// "LD_LIBRARY_PATH=..." with the double of that name before what is there.
+std::string with_double(const std::string& name);
+
 struct Finding {
   std::string section, name, status, detail, remedy;  // "" for no remedy
 };
