@@ -83,7 +83,6 @@ class UnderTorchrun(Jobs):
             self.assertEqual(job.returncode, 0, output)
             self.finished(output, 2)
 
-
     def test_symm_doctor_as_every_rank(self):
         done = run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
                     *self.standalone, "--no-python", doctor()], clean_environment())
