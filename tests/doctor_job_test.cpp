@@ -40,13 +40,11 @@ TEST(DoctorJob, ItsRanksMeetAndAreCompared) {
 
 TEST(DoctorJob, RanksThatDifferAreNamedOnEveryRank) {
   const int port = free_port();
-  const std::string library = built("doubles/other_version/libother_version.so");
-  ASSERT_NE(library, "");
   std::vector<std::unique_ptr<Program>> programs;
   for (int rank = 0; rank < 3; ++rank) {
     Variables variables = but(job_of_two(rank, port), "WORLD_SIZE=3");
     if (rank == 1) {
-      variables.insert(variables.end(), {"LD_PRELOAD=" + library, "SYMM_TEST_VERSION=2003"});
+      variables.insert(variables.end(), {preloaded("other_symm"), "SYMM_TEST_VERSION=2003"});
     }
     programs.push_back(std::make_unique<Program>(std::vector<std::string>{doctor(), "--json"},
                                                  plain_environment(variables)));
@@ -160,9 +158,8 @@ class DoctorHosts : public testing::Test {
 };
 
 TEST_F(DoctorHosts, TheRanksOfTwoAreCompared) {
-  const std::string library = built("doubles/other_version/libother_version.so");
   Variables different = rank_of_three(2);
-  different.insert(different.end(), {"LD_PRELOAD=" + library, "SYMM_TEST_VERSION=2003"});
+  different.insert(different.end(), {preloaded("other_symm"), "SYMM_TEST_VERSION=2003"});
   Program second = start_on(hosts.left, rank_of_three(1));
   Program third = start_on(hosts.right, different);
   const Diagnosis on_left = read_diagnosis(start_on(hosts.left, rank_of_three(0)).finish());

@@ -61,6 +61,21 @@ TEST(Doctor, EndsWithStatus1WhereSymmCannotWork) {
   EXPECT_TRUE(says(diagnosis, "open files", "failure", {"at most 50"}, {"ulimit"}));
 }
 
+TEST(Doctor, TrialsFindAWrongSum) {
+  const Diagnosis diagnosis = diagnose({preloaded("other_symm"), "SYMM_TEST_ALL_REDUCE=nothing"});
+  for (const char* trial : {"two threads", "two processes"}) {
+    EXPECT_TRUE(says(diagnosis, trial, "failure", {"of the sum is", "not 3"}, {"failed above"}));
+  }
+  EXPECT_EQ(diagnosis.status, 1);
+}
+
+TEST(Doctor, TrialsThatEndByASignalAreTold) {
+  const Diagnosis diagnosis = diagnose({preloaded("other_symm"), "SYMM_TEST_ALL_REDUCE=dies"});
+  EXPECT_TRUE(says(diagnosis, "two threads", "failure", {"ended by signal 9"}, {"failed above"}));
+  EXPECT_EQ(diagnosis.find("two processes").status, "failure");
+  EXPECT_EQ(diagnosis.status, 1);
+}
+
 TEST(Doctor, ItsReportIsOneWrite) {
   // Of such a socket each write is a message; those of many ranks would mix in a pipe.
   int ends[2];
@@ -181,6 +196,15 @@ TEST(DoctorPlace, ANameThatNobodyKnowsIsNamed) {
   EXPECT_TRUE(says(diagnosis, "meeting place", "warning", {"no-such-host.invalid is not known"},
                    {"name or number"}));
   EXPECT_LT(diagnosis.seconds, 15 * kSlowdown);
+}
+
+TEST(DoctorPlace, AResolverThatDoesNotAnswerIsNamedWithinABound) {
+  Variables variables = but(job_of_two(1, 29500), "MASTER_ADDR=somewhere");
+  variables.push_back(preloaded("mute_resolver"));
+  const Diagnosis diagnosis = diagnose(variables, {"--no-trials"});
+  EXPECT_TRUE(says(diagnosis, "meeting place", "warning",
+                   {"somewhere", "the resolver does not answer"}, {"/etc/hosts"}));
+  EXPECT_LT(diagnosis.seconds, 20 * kSlowdown);
 }
 
 // ---- Drivers ----

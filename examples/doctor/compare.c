@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { groups_shown = 4 };
+enum { groups_shown = 4, devices_shown = 8 };
 
 /* Appends as far as it fits. */
 static void append(char* text, size_t size, const char* more) {
@@ -71,12 +71,29 @@ static int group(char* text, size_t size, const struct rank_facts* ranks, int co
   return groups;
 }
 
+/* ": rank 0 GPU 0 (NVIDIA H200), ..." of the first ranks; "" on CPUs, of which there is no more to
+ * say. */
+static void list_devices(char* text, size_t size, const struct rank_facts* ranks, int count) {
+  char one[192];
+  text[0] = '\0';
+  for (int i = 0; i < count && ranks[0].has_gpu; ++i) {
+    if (i == devices_shown) {
+      append(text, size, ", ...");
+      break;
+    }
+    snprintf(one, sizeof one, "%s rank %ld %s", i == 0 ? ":" : ",", (long)ranks[i].rank,
+             ranks[i].device);
+    append(text, size, one);
+  }
+}
+
 static void compare_devices(struct checks* checks, const char* section,
                             const struct rank_facts* ranks, int count, const char* everybody) {
   char text[CHECK_TEXT / 2];
   if (group(text, sizeof text, ranks, count, device_kind) == 1) {
-    checks_add(checks, section, "devices", CHECK_OK, NULL, "%s would use %s", everybody,
-               device_kind(&ranks[0]));
+    list_devices(text, sizeof text, ranks, count);
+    checks_add(checks, section, "devices", CHECK_OK, NULL, "%s would use %s%s", everybody,
+               device_kind(&ranks[0]), text);
     return;
   }
   int without = 0;

@@ -27,6 +27,12 @@ std::string with_double(const std::string& name) {
   return "LD_LIBRARY_PATH=" + folder + (path == nullptr ? "" : std::string(":") + path);
 }
 
+std::string preloaded(const std::string& name) {
+  const std::string file = built("doubles/" + name + "/lib" + name + ".so");
+  EXPECT_NE(file, "") << name << " is not built";
+  return "LD_PRELOAD=" + file;
+}
+
 Finding Diagnosis::find(const std::string& name) const {
   for (const Finding& finding : findings) {
     if (finding.name == name) return finding;

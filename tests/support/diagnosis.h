@@ -23,6 +23,8 @@ Variables job_of_two(int rank, int port);
 
 // "LD_LIBRARY_PATH=..." with the double of that name before what is there.
 std::string with_double(const std::string& name);
+// "LD_PRELOAD=..." of the double of that name.
+std::string preloaded(const std::string& name);
 
 struct Finding {
   std::string section, name, status, detail, remedy;  // "" for no remedy

@@ -342,7 +342,9 @@ Judged compare(const std::vector<rank_facts>& ranks) {
 
 TEST(DoctorRanks, ThatUseTheSameAreInOrder) {
   const Judged judged = compare({rank(0, true, "GPU-a"), rank(1, true, "GPU-b")});
-  EXPECT_TRUE(says(judged, "devices", CHECK_OK, {"every rank would use a GPU"}));
+  EXPECT_TRUE(
+      says(judged, "devices", CHECK_OK,
+           {"every rank would use a GPU: rank 0 GPU 0 (NVIDIA H200), rank 1 GPU 0 (NVIDIA H200)"}));
   EXPECT_TRUE(says(judged, "symm of all ranks", CHECK_OK, {"every rank has 0.1.0"}));
   EXPECT_TRUE(says(judged, "NCCL of all ranks", CHECK_OK, {"every rank has 2.28.9"}));
   EXPECT_EQ(checks_count(&judged.all, CHECK_WARN), 0);
