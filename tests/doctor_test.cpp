@@ -245,19 +245,10 @@ TEST_F(DoctorDriver, VisibleDevicesThatLeaveNoneAreNamed) {
 
 // ---- NCCL ----
 
-class DoctorNccl : public testing::Test {
- protected:
-  void SetUp() override {
-    if (diagnose({}, {"--no-trials"}).find("NCCL").detail.find("build of symm has no support") !=
-        std::string::npos) {
-      GTEST_SKIP() << "this build of symm has no support for NCCL";
-    }
-  }
-  static Diagnosis with(const std::string& name, Variables variables) {
-    variables.push_back(with_double(name));
-    return diagnose(variables, {"--no-trials"});
-  }
-};
+Diagnosis with_nccl(const std::string& name, Variables variables) {
+  variables.push_back(with_double(name));
+  return diagnose(variables, {"--no-trials"});
+}
 
 // Without GPUs nobody misses it; with some it is a warning.
 testing::AssertionResult says_where_gpus_are(const Diagnosis& diagnosis, const std::string& name,
@@ -267,37 +258,39 @@ testing::AssertionResult says_where_gpus_are(const Diagnosis& diagnosis, const s
   return says(diagnosis, name, has_gpus ? "warning" : "note", details, remedies);
 }
 
-TEST_F(DoctorNccl, NotHavingItIsANoteThatSaysWhatItCosts) {
+TEST(DoctorNccl, NotHavingItIsANoteThatSaysWhatItCosts) {
   const Diagnosis diagnosis = diagnose({}, {"--no-trials"});
   if (diagnosis.find("NCCL").status == "ok") GTEST_SKIP() << "this machine has NCCL";
   EXPECT_TRUE(says(diagnosis, "NCCL", "note", {"not found", "several hosts"},
                    {"nvidia-nccl-cu13", "nccl_path"}));
 }
 
-TEST_F(DoctorNccl, AWholeOneIsNamedWithItsVersionAndPath) {
-  const Diagnosis diagnosis = with("whole_nccl", {"SYMM_TEST_NCCL_VERSION=22809"});
+TEST(DoctorNccl, AWholeOneIsNamedWithItsVersionAndPath) {
+  const Diagnosis diagnosis = with_nccl("whole_nccl", {"SYMM_TEST_NCCL_VERSION=22809"});
   EXPECT_TRUE(says(diagnosis, "NCCL", "ok", {"2.28.9", "whole_nccl/libnccl.so.2"}));
   EXPECT_TRUE(says(diagnosis, "NCCL windows", "ok", {"available"}));
 }
 
-TEST_F(DoctorNccl, OneThatIsOfNoUseIsNamed) {
-  EXPECT_TRUE(says_where_gpus_are(with("whole_nccl", {"SYMM_TEST_NCCL_VERSION=2803"}), "NCCL",
+TEST(DoctorNccl, OneThatIsOfNoUseIsNamed) {
+  EXPECT_TRUE(says_where_gpus_are(with_nccl("whole_nccl", {"SYMM_TEST_NCCL_VERSION=2803"}), "NCCL",
                                   {"whole_nccl/libnccl.so.2", "2.8.3"}, {"update"}));
-  EXPECT_TRUE(says_where_gpus_are(with("partial_nccl", {"SYMM_TEST_NCCL_VERSION=22809"}), "NCCL",
-                                  {"partial_nccl/libnccl.so.2", "has no nccl"}, {"no whole NCCL"}));
-  EXPECT_TRUE(says_where_gpus_are(with("partial_nccl", {}), "NCCL",
+  EXPECT_TRUE(says_where_gpus_are(with_nccl("partial_nccl", {"SYMM_TEST_NCCL_VERSION=22809"}),
+                                  "NCCL", {"partial_nccl/libnccl.so.2", "has no nccl"},
+                                  {"no whole NCCL"}));
+  EXPECT_TRUE(says_where_gpus_are(with_nccl("partial_nccl", {}), "NCCL",
                                   {"partial_nccl/libnccl.so.2", "is no NCCL"}, {"something else"}));
 }
 
-TEST_F(DoctorNccl, OneThatIsTooOldForWindowsIsNamed) {
-  const Diagnosis diagnosis = with("whole_nccl", {"SYMM_TEST_NCCL_VERSION=22605"});
+TEST(DoctorNccl, OneThatIsTooOldForWindowsIsNamed) {
+  const Diagnosis diagnosis = with_nccl("whole_nccl", {"SYMM_TEST_NCCL_VERSION=22605"});
   EXPECT_TRUE(says(diagnosis, "NCCL", "ok", {"2.26.5"}));
   EXPECT_TRUE(says_where_gpus_are(diagnosis, "NCCL windows", {"2.26.5"}, {"update NCCL to 2.27"}));
 }
 
-TEST_F(DoctorNccl, TheSwitchThatTurnsWindowsOffIsNamed) {
+TEST(DoctorNccl, TheSwitchThatTurnsWindowsOffIsNamed) {
   for (const std::string name : {"NCCL_WIN_ENABLE", "NCCL_CUMEM_ENABLE"}) {
-    const Diagnosis diagnosis = with("whole_nccl", {"SYMM_TEST_NCCL_VERSION=22809", name + "=0"});
+    const Diagnosis diagnosis =
+        with_nccl("whole_nccl", {"SYMM_TEST_NCCL_VERSION=22809", name + "=0"});
     EXPECT_TRUE(says(diagnosis, "NCCL", "ok", {"2.28.9"}));
     EXPECT_TRUE(says_where_gpus_are(diagnosis, "NCCL windows", {name + "=0"}, {"unset " + name}));
   }

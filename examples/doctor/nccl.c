@@ -56,7 +56,6 @@ static void explain_absence(struct checks* checks, const char* report) {
        "nvidia-nccl-cu13), or name it in options.nccl_path",
        1},
       {"has no nccl", whole, 1},
-      {"build of symm has no", "where it is needed: a libsymm with GPU support", 0},
       {"",
        "where it is needed: pip install nvidia-nccl-cu13, or libnccl2, or name the file in "
        "options.nccl_path",

@@ -221,11 +221,6 @@ TEST(DoctorNccl, NotHavingItIsANoteThatSaysWhatItCosts) {
   }
 }
 
-TEST(DoctorNccl, ABuildWithoutItIsSaid) {
-  EXPECT_TRUE(says(judge_nccl(no_nccl("this build of symm has no support for it")), "NCCL",
-                   CHECK_NOTE, {"this build"}, {"libsymm"}));
-}
-
 TEST(DoctorNccl, OneThatIsOfNoUseIsNamedWithWhatToReplace) {
   const struct {
     const char* reason;
