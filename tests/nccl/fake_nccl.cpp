@@ -153,11 +153,15 @@ void end(Communicator* communicator) {
     const auto next = std::next(one);
     if (one->second == communicator) {
       --controls.windows;
+      delete static_cast<char*>(one->first);
       windows().erase(one);
     }
     one = next;
   }
-  changed.notify_all();  // never freed: a call of another thread may still be in it
+  // Never freed: a call of another thread may still be in it.
+  static auto* ended = new std::vector<Communicator*>;
+  ended->push_back(communicator);
+  changed.notify_all();
 }
 
 }  // namespace
@@ -325,6 +329,7 @@ EXPORT int ncclCommWindowDeregister(void* comm, void* window) {
     ++controls.misused;
     return 4;
   }
+  delete static_cast<char*>(window);
   --controls.windows;
   return 0;
 }

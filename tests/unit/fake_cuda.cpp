@@ -116,10 +116,14 @@ void* FakeCuda::map(int gpu, size_t bytes, int parts, bool exportable) {
 }
 void FakeCuda::unmap(void* pointer) {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
-  const size_t size = state->reserved[address];
+  size_t size = 0;
   std::vector<std::pair<uintptr_t, size_t>> parts;
-  for (const auto& [at, mapped] : state->mapped) {
-    if (at >= address && at < address + size) parts.emplace_back(at, mapped.size);
+  {
+    std::lock_guard lock(state->mutex);
+    size = state->reserved[address];
+    for (const auto& [at, mapped] : state->mapped) {
+      if (at >= address && at < address + size) parts.emplace_back(at, mapped.size);
+    }
   }
   for (const auto& [at, bytes] : parts) driver().cuMemUnmap(at, bytes);
   driver().cuMemAddressFree(address, size);

@@ -202,7 +202,7 @@ TEST(NcclHierarchy, ACallThatFailsBetweenDomainsKeepsWhatItEnqueuedInThem) {
 }
 
 void free_and_exit() {
-  new FakeCuda(2);
+  static const FakeCuda fake(2);
   FakeNccl& nccl = fake_nccl_of();
   Communicator c = create({0, 1}, nccl_options(SYMM_COMM_NCCL));
   nccl.slow_destroy_ms = 300;
@@ -216,7 +216,7 @@ TEST(NcclExitDeathTest, WaitsForCommunicatorsThatEnd) {
 }
 
 void leave_behind_and_exit() {
-  new FakeCuda(2);
+  static const FakeCuda fake(2);
   FakeNccl& nccl = fake_nccl_of();
   std::atexit([] { _exit(0); });  // after symm's handler, before the fake's condition variable goes
   nccl.hang_call = "ncclCommInitRankConfig";
