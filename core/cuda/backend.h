@@ -85,6 +85,7 @@ class CudaBackend : public Backend {
   // Peer domains of several ranks each: see hierarchy.h. Whether a call goes that way is the same
   // on every rank.
   bool has_hierarchy() const { return apart() && gpus_.domains.count < comm_.size(); }
+  int own_domain() const;
   bool leads() const;
   void check_gpus_for_nccl(const std::string& why) const;
   [[noreturn]] void refuse_flat(const Call& call) const;

@@ -181,11 +181,7 @@ GpuInfo describe_gpu(const Context& context, const Environment& environment) {
                     context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   info.multiprocessors = context.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   info.max_connections = connections(environment);
-  const CUmemAllocationProp properties = properties_on(context.ordinal());
-  size_t granularity = 0;
-  SYMM_CUDA_CHECK(cuMemGetAllocationGranularity,
-                  (&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-  info.granularity = granularity;
+  info.granularity = granularity_on(context.ordinal());
   info.unreachable = unreachable_from(context);
   info.domain_ranks = domain_ranks(environment);
   return info;

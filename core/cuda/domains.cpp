@@ -7,14 +7,18 @@
 
 namespace symm::cuda {
 
+std::vector<int> Domains::members(int domain) const {
+  std::vector<int> ranks;
+  for (size_t rank = 0; rank < of_rank.size(); ++rank) {
+    if (of_rank[rank] == domain) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
 std::string Domains::text() const {
   std::string list;
   for (int domain = 0; domain < count; ++domain) {
-    std::vector<int> ranks;
-    for (size_t rank = 0; rank < of_rank.size(); ++rank) {
-      if (of_rank[rank] == domain) ranks.push_back(static_cast<int>(rank));
-    }
-    list += (domain == 0 ? "" : " | ") + rank_list(ranks);
+    list += (domain == 0 ? "" : " | ") + rank_list(members(domain));
   }
   return list;
 }

@@ -18,6 +18,7 @@ struct Domains {
   int count = 1;
   std::string why;  // there is more than one: of the first two ranks that are apart
 
+  std::vector<int> members(int domain) const;  // ascending
   // "rank 0 | ranks 1 and 2".
   std::string text() const;
 };

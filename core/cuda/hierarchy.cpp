@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
-#include "core/memory.h"
 #include "core/types.h"
 
 namespace symm::cuda {
 namespace {
 
-// The way back goes in parts of this at least.
+// The way back goes in parts of this.
 constexpr size_t kZeroBytes = size_t{2} << 20;
 
 bool is_integer(symm_dtype dtype) { return dtype <= SYMM_UINT64; }
@@ -18,22 +17,18 @@ bool is_integer(symm_dtype dtype) { return dtype <= SYMM_UINT64; }
 bool may_be_hierarchical(const Domains& domains, const Call& call) {
   if (call.form == Form::kBarrier || call.op != SYMM_AVG) return true;
   if (is_integer(call.dtype)) return false;
-  std::vector<int> sizes(static_cast<size_t>(domains.count), 0);
-  for (const int domain : domains.of_rank) ++sizes[static_cast<size_t>(domain)];
-  return std::all_of(sizes.begin(), sizes.end(), [&](int size) { return size == sizes[0]; });
+  for (int domain = 1; domain < domains.count; ++domain) {
+    if (domains.members(domain).size() != domains.members(0).size()) return false;
+  }
+  return true;
 }
 
 Hierarchy::Hierarchy(std::shared_ptr<Comm> domain, std::vector<int> members,
-                     std::shared_ptr<NcclComm> leaders, const Context& context, size_t granularity,
+                     std::shared_ptr<NcclComm> leaders, const Context& context,
                      const Stream& stream)
-    : domain_(std::move(domain)),
-      members_(std::move(members)),
-      leaders_(std::move(leaders)),
-      zero_bytes_(round_up(kZeroBytes, granularity)) {
+    : domain_(std::move(domain)), members_(std::move(members)), leaders_(std::move(leaders)) {
   if (leaders_) return;
-  zeros_ = std::make_shared<Mapping>(std::vector{Allocation::create(context, zero_bytes_)});
-  zeros_->grant(context.ordinal());
-  SYMM_CUDA_CHECK(cuMemsetD8Async, (zeros_->address(), 0, zero_bytes_, stream.get()));
+  zeros_ = map_private(context, kZeroBytes, stream);
   stream.synchronize();
 }
 
@@ -46,27 +41,20 @@ Hierarchy::~Hierarchy() {
 
 void Hierarchy::enqueue(const Call& call, const void* input, void* output, CUstream stream,
                         bool captured, Keepable& owner) {
-  const bool barrier = call.form == Form::kBarrier;
   // Nothing is enqueued yet: what is wrong with the call changes nothing.
-  within([&] { step(call, input, output, stream, owner); });
+  within([&] { there(call, input, output, stream, owner); });
   // From here on the other ranks may have begun: the call can be neither repeated nor taken back.
   try {
     if (leaders_) between(call, output, stream, captured);
-    within([&] {
-      if (barrier) {
-        domain_->barrier(stream);
-      } else {
-        back(call, output, stream, owner);
-      }
-    });
+    within([&] { back(call, output, stream, owner); });
   } catch (const Error& e) {
     if (is_sticky(e.status())) throw;
     throw Error(SYMM_CUDA, e.what(), e.rank());
   }
 }
 
-void Hierarchy::step(const Call& call, const void* input, void* output, CUstream stream,
-                     Keepable& owner) {
+void Hierarchy::there(const Call& call, const void* input, void* output, CUstream stream,
+                      Keepable& owner) {
   if (call.form == Form::kBarrier) return domain_->barrier(stream);
   domain_->all_reduce(call, input, output, stream, owner);
 }
@@ -89,6 +77,7 @@ void Hierarchy::between(const Call& call, void* output, CUstream stream, bool ca
 }
 
 void Hierarchy::back(const Call& call, void* output, CUstream stream, Keepable& owner) {
+  if (call.form == Form::kBarrier) return domain_->barrier(stream);
   const size_t element = dtype_size(call.dtype);
   const size_t bytes = static_cast<size_t>(call.count) * element;
   Call part;
@@ -97,9 +86,9 @@ void Hierarchy::back(const Call& call, void* output, CUstream stream, Keepable& 
   // By what is the same on every rank, whose outputs may be aligned otherwise.
   part.dtype = element == 8 ? SYMM_UINT64 : element == 4 ? SYMM_UINT32 : SYMM_UINT8;
   const size_t width = dtype_size(part.dtype);
-  for (size_t done = 0; done < bytes; done += zero_bytes_) {
+  for (size_t done = 0; done < bytes; done += kZeroBytes) {
     auto* at = static_cast<std::byte*>(output) + done;
-    part.count = std::min(bytes - done, zero_bytes_) / width;
+    part.count = std::min(bytes - done, kZeroBytes) / width;
     domain_->all_reduce(part, leaders_ ? at : zeros_->data(), at, stream, owner);
   }
 }

@@ -21,8 +21,7 @@ class Hierarchy {
   // `domain` is the communicator of this rank's domain, `members` its ranks' numbers in the whole
   // one, and `leaders` the domains' first ranks', null on others. Throws as CUDA does.
   Hierarchy(std::shared_ptr<Comm> domain, std::vector<int> members,
-            std::shared_ptr<NcclComm> leaders, const Context& context, size_t granularity,
-            const Stream& stream);
+            std::shared_ptr<NcclComm> leaders, const Context& context, const Stream& stream);
 
   ~Hierarchy();
 
@@ -42,15 +41,14 @@ class Hierarchy {
   Failure in_whole(Failure failure) const;
   template <class Part>
   void within(Part part) const;
-  void step(const Call& call, const void* input, void* output, CUstream stream, Keepable& owner);
+  void there(const Call& call, const void* input, void* output, CUstream stream, Keepable& owner);
   void between(const Call& call, void* output, CUstream stream, bool captured);
   void back(const Call& call, void* output, CUstream stream, Keepable& owner);
 
   std::shared_ptr<Comm> domain_;
   const std::vector<int> members_;
   const std::shared_ptr<NcclComm> leaders_;
-  std::shared_ptr<Mapping> zeros_;  // null on leaders; the way back goes in parts of as much
-  size_t zero_bytes_ = 0;
+  std::shared_ptr<Mapping> zeros_;  // null on leaders
 };
 
 // Whether such a call may go that way at all: an average of averages is the average only of domains

@@ -73,12 +73,12 @@ void CudaBackend::enqueue_nccl(const Call& call, const void* input, void* output
   }
   const bool below = goes_hierarchical(call);
   if (!below && !has_flat_nccl()) refuse_flat(call);
-  const auto nccl = nccl_comm();
   const Order::Turn turn = order_->begin(stream, owner);
   if (below) {
     hierarchy()->enqueue(call, input, output, stream, turn.captured, owner);
     return order_->end(turn, stream);
   }
+  const auto nccl = nccl_comm();
   if (!turn.captured) nccl->watch(call, nccl->mark(stream));
   nccl->enqueue(call, input, output, stream);
   order_->end(turn, stream);

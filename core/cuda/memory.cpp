@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "core/memory.h"
 #include "core/process.h"
 
 namespace symm::cuda {
@@ -22,6 +23,14 @@ CUmemAllocationProp properties_on(int ordinal) {
   properties.location.id = ordinal;
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   return properties;
+}
+
+size_t granularity_on(int ordinal) {
+  const CUmemAllocationProp properties = properties_on(ordinal);
+  size_t granularity = 0;
+  SYMM_CUDA_CHECK(cuMemGetAllocationGranularity,
+                  (&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  return granularity;
 }
 
 std::shared_ptr<Allocation> Allocation::create(const Context& context, size_t bytes) {
@@ -119,6 +128,14 @@ std::shared_ptr<Mapping> find_in_process(const std::string& key) {
   std::lock_guard lock(global_mutex(GlobalLock::kMemory));
   const auto found = by_key().find(key);
   return found == by_key().end() ? nullptr : found->second.lock();
+}
+
+std::shared_ptr<Mapping> map_private(const Context& context, size_t bytes, const Stream& stream) {
+  const size_t whole = round_up(bytes, granularity_on(context.ordinal()));
+  auto mapping = std::make_shared<Mapping>(std::vector{Allocation::create(context, whole)});
+  mapping->grant(context.ordinal());
+  SYMM_CUDA_CHECK(cuMemsetD8Async, (mapping->address(), 0, whole, stream.get()));
+  return mapping;
 }
 
 std::shared_ptr<Mapping> map_own(std::shared_ptr<Allocation> allocation, const std::string& key,

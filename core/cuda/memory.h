@@ -18,6 +18,8 @@ namespace symm::cuda {
 
 // Of memory on that GPU that other processes can map.
 CUmemAllocationProp properties_on(int ordinal);
+// What its sizes are multiples of.
+size_t granularity_on(int ordinal);
 
 // A reference to physical memory (a CUmemGenericAllocationHandle): the memory lives as long as any
 // reference or mapping, in any process, does.
@@ -90,6 +92,9 @@ class IpcMapping {
 void share_in_process(const std::string& key, const std::shared_ptr<Mapping>& mapping);
 // Null if nobody has it.
 std::shared_ptr<Mapping> find_in_process(const std::string& key);
+
+// New memory for one rank's GPU alone, of at least `bytes`, which the stream zeroes.
+std::shared_ptr<Mapping> map_private(const Context& context, size_t bytes, const Stream& stream);
 
 // A rank's own new memory: zeroed, for its GPU to read and write, and shared under `key`.
 std::shared_ptr<Mapping> map_own(std::shared_ptr<Allocation> allocation, const std::string& key,

@@ -128,18 +128,19 @@ void CudaBackend::set_up_apart(const Failure& failure, std::vector<Fd> pidfds, D
   comm_.agree(kCreate, attempt([&] { begin_watch(std::move(pidfds)); }), deadline);
 }
 
+int CudaBackend::own_domain() const {
+  return gpus_.domains.of_rank[static_cast<size_t>(comm_.rank())];
+}
+
 bool CudaBackend::leads() const {
-  const auto& of_rank = gpus_.domains.of_rank;
-  const int mine = of_rank[static_cast<size_t>(comm_.rank())];
-  return std::find(of_rank.begin(), of_rank.end(), mine) - of_rank.begin() == comm_.rank();
+  return gpus_.domains.members(own_domain()).front() == comm_.rank();
 }
 
 void CudaBackend::check_gpus_for_nccl(const std::string& why) const {
   std::vector<Uuid> leaders;
   for (int domain = 0; domain < gpus_.domains.count; ++domain) {
-    const auto& of_rank = gpus_.domains.of_rank;
-    const auto first = std::find(of_rank.begin(), of_rank.end(), domain) - of_rank.begin();
-    leaders.push_back(gpus_.of_rank[static_cast<size_t>(first)].uuid);
+    const auto first = static_cast<size_t>(gpus_.domains.members(domain).front());
+    leaders.push_back(gpus_.of_rank[first].uuid);
   }
   std::sort(leaders.begin(), leaders.end());
   const bool leaders_share = std::adjacent_find(leaders.begin(), leaders.end()) != leaders.end();
@@ -198,8 +199,7 @@ void CudaBackend::set_up_nccl(Deadline deadline) {
     };
     if (has_flat_nccl()) all = create(first.ids[0], comm_.rank(), comm_.size());
     if (given_up || !has_hierarchy() || !leads()) return;
-    leaders = create(first.ids[1], gpus_.domains.of_rank[static_cast<size_t>(comm_.rank())],
-                     gpus_.domains.count);
+    leaders = create(first.ids[1], own_domain(), gpus_.domains.count);
   });
   // If it gave up another rank has said why, and this step fails with that.
   comm_.agree(kCreate, joined, Deadline(deadline.when() + kGrace));
@@ -218,19 +218,13 @@ void CudaBackend::set_up_nccl(Deadline deadline) {
 
 std::optional<int> CudaBackend::domain() const {
   if (!has_hierarchy()) return std::nullopt;
-  return gpus_.domains.of_rank[static_cast<size_t>(comm_.rank())];
+  return own_domain();
 }
 
 void CudaBackend::use_domain(const std::shared_ptr<Comm>& domain) {
-  std::vector<int> members;
-  for (int rank = 0; rank < comm_.size(); ++rank) {
-    if (gpus_.domains.of_rank[static_cast<size_t>(rank)] == *this->domain()) {
-      members.push_back(rank);
-    }
-  }
   const HostWork work(*context_);
-  auto made = std::make_shared<Hierarchy>(domain, std::move(members), leaders_, *context_,
-                                          gpus_.granularity, *stream_);
+  auto made = std::make_shared<Hierarchy>(domain, gpus_.domains.members(own_domain()), leaders_,
+                                          *context_, *stream_);
   {
     std::lock_guard lock(nccl_mutex_);
     hierarchy_ = made;

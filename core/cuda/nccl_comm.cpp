@@ -180,17 +180,6 @@ void NcclComm::initialise(const nccl::UniqueId& id, int rank, int size,
 }
 
 void NcclComm::connect(const std::function<bool()>& abandoned) {
-  const CUmemAllocationProp properties = properties_on(context_->ordinal());
-  size_t granule = 0;
-  SYMM_CUDA_CHECK(cuMemGetAllocationGranularity,
-                  (&granule, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-  const auto map = [&](uint64_t bytes) {
-    const uint64_t whole = (bytes + granule - 1) / granule * granule;
-    auto mapping = std::make_shared<Mapping>(
-        std::vector{Allocation::create(*context_, static_cast<size_t>(whole))});
-    mapping->grant(context_->ordinal());
-    return mapping;
-  };
   struct Work {
     explicit Work(const std::shared_ptr<const Context>& context) : stream(context), done(context) {}
     const Stream stream;
@@ -199,11 +188,9 @@ void NcclComm::connect(const std::function<bool()>& abandoned) {
   };
   const auto work = std::make_shared<Work>(context_);
   const CUstream stream = work->stream.get();
-  word_ = map(1);
-  SYMM_CUDA_CHECK(cuMemsetD8Async, (word_->address(), 0, granule, stream));
-  work->memory = map(*std::rbegin(kConnectBytes));
+  word_ = map_private(*context_, sizeof(int32_t), work->stream);
+  work->memory = map_private(*context_, *std::rbegin(kConnectBytes), work->stream);
   Mapping& scratch = *work->memory;
-  SYMM_CUDA_CHECK(cuMemsetD8Async, (scratch.address(), 0, scratch.size(), stream));
   // Kernels may still use the memory; what they do not leave soon is better lost than given to
   // others.
   const auto end_early = [&] {

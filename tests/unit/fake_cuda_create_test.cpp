@@ -100,14 +100,7 @@ TEST(CudaCreate, SplitMakesCommunicatorsOfTheirOwn) {
   FakeCuda fake(4);
   Communicator c = create({0, 1, 2, 3});
   expect_all(c.outcomes, SYMM_OK);
-  Communicator halves;
-  halves.comm.resize(4, nullptr);
-  halves.outcomes.resize(4);
-  each_rank(4, [&](int rank) {
-    const auto i = static_cast<size_t>(rank);
-    halves.outcomes[i] =
-        outcome(symm_comm_split(c.comm[i], rank / 2, rank, nullptr, &halves.comm[i]));
-  });
+  Communicator halves = split(c, [](int rank) { return rank / 2; });
   expect_all(halves.outcomes, SYMM_OK);
   free_all(c);
   Windows w = alloc(halves, {64, 64, 64, 64});

@@ -218,26 +218,13 @@ TEST_F(Domains, NcclBetweenThemIsWatched) {
 TEST_F(Domains, ASplitByDomainHasWindows) {
   make({0, 1, 2, 3});
   expect_all(c_.outcomes, SYMM_OK);
-  Communicator halves;
-  halves.comm.resize(4, nullptr);
-  halves.outcomes.resize(4);
-  each_rank(4, [&](int rank) {
-    const auto i = static_cast<size_t>(rank);
-    halves.outcomes[i] =
-        outcome(symm_comm_split(c_.comm[i], rank / 2, 0, nullptr, &halves.comm[i]));
-  });
+  Communicator halves = split(c_, [](int rank) { return rank / 2; });
   expect_all(halves.outcomes, SYMM_OK);
   Windows w = alloc(halves, {64, 64, 64, 64});
   expect_all(w.outcomes, SYMM_OK);
   free_all(w);
   // And one across them a hierarchy again.
-  Communicator all;
-  all.comm.resize(4, nullptr);
-  all.outcomes.resize(4);
-  each_rank(4, [&](int rank) {
-    const auto i = static_cast<size_t>(rank);
-    all.outcomes[i] = outcome(symm_comm_split(c_.comm[i], 0, 0, nullptr, &all.comm[i]));
-  });
+  Communicator all = split(c_, [](int) { return 0; });
   expect_all(all.outcomes, SYMM_OK);
   EXPECT_TRUE(contains(plan_of(all.comm[0]), "hierarchical"));
   free_all(halves);

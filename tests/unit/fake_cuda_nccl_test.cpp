@@ -77,13 +77,7 @@ TEST_F(Apart, HaveNoWindowsButTheirDomainsDo) {
   Windows w = alloc(c, {64, 64});
   expect_all(w.outcomes, SYMM_UNSUPPORTED, "split the communicator by domain");
   expect_all(check_all(c), SYMM_OK);
-  Communicator halves;
-  halves.comm.resize(2, nullptr);
-  halves.outcomes.resize(2);
-  each_rank(2, [&](int rank) {
-    const auto i = static_cast<size_t>(rank);
-    halves.outcomes[i] = outcome(symm_comm_split(c.comm[i], rank, 0, nullptr, &halves.comm[i]));
-  });
+  Communicator halves = split(c, [](int rank) { return rank; });
   expect_all(halves.outcomes, SYMM_OK);
   w = alloc(halves, {64, 64});
   expect_all(w.outcomes, SYMM_OK);

@@ -43,13 +43,7 @@ TEST_F(InsideWindows, ACommunicatorThatWasNotAskedToHasNone) {
 }
 
 TEST_F(InsideWindows, ASplitHasItsOwn) {
-  Communicator child;
-  child.comm.resize(2, nullptr);
-  child.outcomes.resize(2);
-  each_rank(2, [&](int rank) {
-    const auto i = static_cast<size_t>(rank);
-    child.outcomes[i] = outcome(symm_comm_split(c_.comm[i], 0, rank, nullptr, &child.comm[i]));
-  });
+  Communicator child = split(c_, [](int) { return 0; });
   expect_all(child.outcomes, SYMM_OK);
   void* parents = nullptr;
   void* childs = nullptr;

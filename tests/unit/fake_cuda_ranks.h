@@ -67,6 +67,19 @@ inline Communicator create(const std::vector<int>& devices,
   return result;
 }
 
+// A split of all of them, by color(rank) and old rank.
+inline Communicator split(const Communicator& whole, const std::function<int(int)>& color) {
+  Communicator result;
+  result.comm.resize(whole.comm.size(), nullptr);
+  result.outcomes.resize(whole.comm.size());
+  each_rank(static_cast<int>(whole.comm.size()), [&](int rank) {
+    const auto i = static_cast<size_t>(rank);
+    result.outcomes[i] =
+        outcome(symm_comm_split(whole.comm[i], color(rank), rank, nullptr, &result.comm[i]));
+  });
+  return result;
+}
+
 inline void free_all(Communicator& communicator) {
   for (symm_comm*& comm : communicator.comm) {
     symm_comm_free(comm);
