@@ -108,7 +108,11 @@ class Backend {
   virtual bool describe_peer(JsonWriter& json, int rank) const = 0;
   // Once set up: the part of the ranks that this one is to have a communicator of its own with,
   // engaged on every rank or on none. use_domain() then gets that one; what it throws is agreed.
-  virtual std::optional<int> domain() const { return std::nullopt; }
+  struct InDomain {
+    int number;
+    bool shares_gpus;  // kBesideNccl
+  };
+  virtual std::optional<InDomain> domain() const { return std::nullopt; }
   virtual void use_domain(const std::shared_ptr<Comm>&) {}
   // The ncclComm_t inside. Throws UNSUPPORTED where there is none.
   virtual void* nccl() const = 0;

@@ -74,6 +74,10 @@ struct StarAddress {
   std::vector<Endpoint> endpoints;
 };
 
+// A flag that no caller sets: the communicator is a peer domain's inside another one of ranks that
+// share GPUs, and NCCL's kernels between the domains need room on them meanwhile.
+constexpr uint32_t kBesideNccl = uint32_t{1} << 31;
+
 // Options that must be equal on every rank.
 struct AgreedOptions {
   uint64_t scratch_bytes = 0;

@@ -52,7 +52,7 @@ class CudaBackend : public Backend {
   std::vector<AlgorithmRow> table() const override;
   void describe(JsonWriter& json) const override;
   bool describe_peer(JsonWriter& json, int rank) const override;
-  std::optional<int> domain() const override;
+  std::optional<InDomain> domain() const override;
   void use_domain(const std::shared_ptr<Comm>& domain) override;
   void* nccl() const override;
 

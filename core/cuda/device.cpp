@@ -278,6 +278,7 @@ Gpus conclude(std::vector<GpuInfo> of_rank, const std::vector<RankInfo>& roster,
     }
   }
   agreed.sole = (options.flags & SYMM_COMM_SOLE) != 0;
+  agreed.beside_nccl = (options.flags & kBesideNccl) != 0;
   agreed.scratch_bytes = options.scratch_bytes;
   if (gpus.domains.count > 1) return gpus;
   if (agreed.size > 1 && agreed.scratch_bytes < least_scratch(agreed.size)) {

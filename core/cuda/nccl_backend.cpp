@@ -216,9 +216,9 @@ void CudaBackend::set_up_nccl(Deadline deadline) {
   if (leaders) leaders->abort();
 }
 
-std::optional<int> CudaBackend::domain() const {
+std::optional<Backend::InDomain> CudaBackend::domain() const {
   if (!has_hierarchy()) return std::nullopt;
-  return own_domain();
+  return InDomain{own_domain(), gpus_.agreed.most_ranks_on_a_gpu > 1};
 }
 
 void CudaBackend::use_domain(const std::shared_ptr<Comm>& domain) {

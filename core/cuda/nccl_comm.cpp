@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <thread>
 
 #include "core/attempt.h"
-#include "core/process.h"
+#include "core/cuda/nccl_threads.h"
 #include "core/text.h"
-#include "core/thread.h"
 #include "core/types.h"
 
 namespace symm::cuda {
@@ -21,70 +21,8 @@ constexpr auto kAbortEnds = std::chrono::seconds(10);
 // How long a call may take after another rank has left: its part may still be under way.
 constexpr auto kAfterLeft = std::chrono::seconds(1);
 constexpr size_t kMostSpare = 64;
-// At exit, for what ends in other threads.
-constexpr int kExitMs = 2000;
-// NCCL is written for threads of programs.
-constexpr size_t kStackBytes = size_t{8} << 20;
 // NCCL connects an algorithm when it is first used; which one depends on the size.
 constexpr uint64_t kConnectBytes[] = {4, 64 << 10, 1 << 20, 16 << 20};
-
-// Threads in calls of NCCL.
-struct Threads {
-  std::mutex mutex;
-  std::condition_variable changed;
-  int running = 0;
-};
-Threads& threads() {
-  static auto* instance = new Threads;
-  return *instance;
-}
-
-// Waits, once and for a bounded time, for what ends in other threads: the driver ends with the
-// process, and NCCL's calls of it must not outlast it.
-class AtExit : public ExitListener {
- public:
-  static void install() {
-    static std::once_flag once;
-    std::call_once(once, [] {
-      static auto* listener = new std::shared_ptr<AtExit>(std::make_shared<AtExit>());
-      install_process_handlers();
-      add_exit_listener(*listener);
-    });
-  }
-  void process_exits() noexcept override {
-    if (generation_ != process_generation()) return;
-    std::unique_lock lock(threads().mutex);
-    threads().changed.wait_for(lock, std::chrono::milliseconds(kExitMs),
-                               [] { return threads().running == 0; });
-  }
-
- private:
-  const uint64_t generation_ = process_generation();
-};
-
-// Starts `body` in a thread, counted. An errno value, or 0.
-int start(std::function<void()> body) {
-  AtExit::install();
-  {
-    std::lock_guard lock(threads().mutex);
-    ++threads().running;
-  }
-  const auto over = [] {
-    std::lock_guard lock(threads().mutex);
-    --threads().running;
-    threads().changed.notify_all();
-  };
-  const int error = start_thread(
-      "symm-nccl",
-      [body = std::move(body), over]() mutable {
-        body();
-        body = nullptr;  // what it holds goes before it counts as over
-        over();
-      },
-      kStackBytes);
-  if (error != 0) over();
-  return error;
-}
 
 // What a thread that may be left behind shares with whoever waits for it.
 struct Job {
@@ -101,7 +39,7 @@ bool run_bounded(const char* what, const std::shared_ptr<const Context>& context
                  const NcclComm::GiveUp& give_up,
                  std::function<void(const std::function<bool()>& abandoned)> part) {
   const auto job = std::make_shared<Job>();
-  const int error = start([job, context, part = std::move(part)] {
+  const int error = start_nccl_thread([job, context, part = std::move(part)] {
     const Failure failure = attempt([&] {
       const HostWork work(*context);
       part([&] { return job->abandoned.load(std::memory_order_relaxed); });
@@ -111,6 +49,7 @@ bool run_bounded(const char* what, const std::shared_ptr<const Context>& context
     job->done = true;
     job->changed.notify_all();
   });
+  if (error == ECANCELED) throw Error(SYMM_SYSTEM, text(what, " of NCCL: the process exits"));
   if (error != 0) {
     throw Error(SYMM_SYSTEM, text("cannot start a thread for NCCL: ", errno_text(error),
                                   "; raise the limit on threads (ulimit -u)"));
@@ -145,12 +84,14 @@ std::shared_ptr<NcclComm> NcclComm::create(const nccl::Library& library, const n
                                            std::shared_ptr<const Context> context,
                                            Deadline deadline, const GiveUp& give_up) {
   std::shared_ptr<NcclComm> made(new NcclComm(library, context));
+  end_before_nccl(false);
   const bool over = run_bounded("the creation of a communicator", context, deadline, give_up,
                                 [made, id, rank, size](const auto& abandoned) {
                                   made->initialise(id, rank, size, abandoned);
                                   if (abandoned()) return made->abort();
                                   made->connect(abandoned);
                                 });
+  end_before_nccl(true);
   return over ? made : nullptr;
 }
 
@@ -196,7 +137,7 @@ void NcclComm::connect(const std::function<bool()>& abandoned) {
   const auto end_early = [&] {
     driver().cuEventRecord(work->done.get(), stream);
     abort();
-    start([work, self = shared_from_this()] {
+    start_nccl_thread([work, self = shared_from_this()] {
       const auto deadline = Clock::now() + kAbortEnds;
       while (!work->done.is_done() && Clock::now() < deadline) {
         std::this_thread::sleep_for(kAskEvery);
@@ -237,8 +178,8 @@ bool NcclComm::begin_ending() {
 NcclComm::~NcclComm() {
   if (!begin_ending()) return;
   try {
-    start([library = &library_, comm = comm_, context = context_, word = word_,
-           windows = std::move(given_up_)]() mutable {
+    start_nccl_thread([library = &library_, comm = comm_, context = context_, word = word_,
+                       windows = std::move(given_up_)]() mutable {
       const ReleaseWork work(*context);
       library->ncclCommDestroy(comm);
       windows.clear();
@@ -251,7 +192,7 @@ NcclComm::~NcclComm() {
 void NcclComm::abort() noexcept {
   if (!begin_ending()) return;
   try {
-    start([self = shared_from_this()] {
+    start_nccl_thread([self = shared_from_this()] {
       {
         // A call that is inside NCCL is left a while to come back.
         std::unique_lock lock(self->mutex_);
@@ -345,6 +286,8 @@ std::optional<Failure> NcclComm::asynchronous_error() {
 }
 
 std::optional<Failure> NcclComm::look(int32_t wait_timeout_ms, int left) {
+  const InNccl inside;
+  if (!inside) return std::nullopt;
   if (auto failure = asynchronous_error()) return failure;
   std::lock_guard lock(mutex_);
   while (!watched_.empty() && watched_.front().after && watched_.front().after->is_done()) {

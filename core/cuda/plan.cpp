@@ -55,17 +55,30 @@ uint64_t registers_of(int size) { return size == 2 ? 32 : 64; }
 // its ranks; the next kernel of each stream, which waits on the GPU already (dependent launch); and
 // both again for a second communicator, unless there is none. A kernel that waits for its peers
 // keeps its place, so grids that did not fit together could wait for each other for ever.
+uint64_t grids_at_once(const Agreed& agreed) {
+  return static_cast<uint64_t>(agreed.most_ranks_on_a_gpu) * (agreed.dependent_launch ? 2 : 1) *
+         (agreed.sole ? 1 : 2);
+}
 uint64_t most_threads(const Agreed& agreed) {
   const uint64_t of_each =
       std::min(kThreadsOfMultiprocessor, kRegistersOfMultiprocessor / registers_of(agreed.size));
-  const uint64_t at_once = static_cast<uint64_t>(agreed.most_ranks_on_a_gpu) *
-                           (agreed.dependent_launch ? 2 : 1) * (agreed.sole ? 1 : 2);
-  return of_each * static_cast<uint64_t>(agreed.multiprocessors) / at_once;
+  return of_each * static_cast<uint64_t>(agreed.multiprocessors) / grids_at_once(agreed);
+}
+
+// Blocks of one grid. Where ranks of domains share a GPU, one's kernel waits for what another does
+// after NCCL's kernel, whose blocks (one a channel, 32 as a rule) take nearly all registers of a
+// multiprocessor each. A block goes where most room is: so half of the multiprocessors stay empty.
+uint64_t most_blocks(const Agreed& agreed) {
+  if (!agreed.beside_nccl) return ~uint64_t{0};
+  const auto half = static_cast<uint64_t>(agreed.multiprocessors / 2);
+  return std::max<uint64_t>(half / grids_at_once(agreed), 1);
 }
 
 // Alone on its GPU, and no other communicator: blocks start in the order of their numbers, on both
 // sides, so that those that run are those whose peers run.
-bool fits_any_grid(const Agreed& agreed) { return agreed.sole && agreed.most_ranks_on_a_gpu == 1; }
+bool fits_any_grid(const Agreed& agreed) {
+  return agreed.sole && agreed.most_ranks_on_a_gpu == 1 && !agreed.beside_nccl;
+}
 
 struct Grid {
   uint32_t blocks;
@@ -98,7 +111,9 @@ Grid whole_grid(const Agreed& agreed, uint64_t packets) {
 }
 
 bool is_whole_grid_allowed(const Agreed& agreed, uint64_t packets) {
-  return fits_any_grid(agreed) || whole_grid(agreed, packets).all() <= most_threads(agreed);
+  if (fits_any_grid(agreed)) return true;
+  const Grid grid = whole_grid(agreed, packets);
+  return grid.all() <= most_threads(agreed) && grid.blocks <= most_blocks(agreed);
 }
 
 uint64_t packets_of(uint64_t bytes, uint64_t in_a_packet) {
@@ -395,7 +410,8 @@ Launch launch(const Agreed& agreed, const Plan& plan, const Call& call, uint64_t
     const uint64_t most = std::max<uint64_t>(most_threads(agreed), uint64_t{32});
     launch.threads =
         most >= kBoundedThreads ? kBoundedThreads : static_cast<uint32_t>(most / 32 * 32);
-    const uint64_t at_most = std::max<uint64_t>(most / launch.threads, 1);
+    const uint64_t at_most =
+        std::min(std::max<uint64_t>(most / launch.threads, 1), most_blocks(agreed));
     // As many rounds as it takes, all about full.
     const uint64_t blocks = std::max<uint64_t>((items + launch.threads - 1) / launch.threads, 1);
     const uint64_t rounds = (blocks + at_most - 1) / at_most;

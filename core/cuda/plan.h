@@ -26,6 +26,7 @@ struct Agreed {
   int multiprocessors = 0;        // of the smallest GPU
   bool dependent_launch = false;  // compute capability 9.0 and up on every rank
   bool sole = false;              // SYMM_COMM_SOLE
+  bool beside_nccl = false;       // kBesideNccl
   uint64_t scratch_bytes = 0;     // at least least_scratch(size)
 };
 

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
@@ -46,6 +47,30 @@ struct Id {
 std::mutex mutex;
 std::condition_variable changed;
 FakeNccl controls;
+
+// NCCL's static objects go with its exit handlers: a call that is under way then, or comes later,
+// uses what is gone.
+std::atomic<int> under_way{0};
+std::atomic<bool> over{false};
+void no_call_now(const char* why) {
+  std::fprintf(stderr, "%s\n", why);
+  _exit(9);
+}
+struct Statics {
+  ~Statics() {
+    over = true;
+    if (under_way != 0) no_call_now("the exit has come to NCCL while a call is in it");
+  }
+};
+[[maybe_unused]] const Statics statics;
+struct UnderWay {
+  UnderWay() {
+    ++under_way;
+    if (over) no_call_now("a call of NCCL after the exit has come to it");
+  }
+  ~UnderWay() { --under_way; }
+};
+
 std::map<uint64_t, Group>& groups() {
   static auto* all = new std::map<uint64_t, Group>;
   return *all;
@@ -78,7 +103,7 @@ void reset() {
         &controls.hang_rank, &controls.enqueue_only, &controls.initialised, &controls.destroyed,
         &controls.aborted, &controls.in_progress, &controls.reductions, &controls.registrations,
         &controls.misused, &controls.unique_ids, &controls.overlapping, &controls.ended_inside,
-        &controls.slow_destroy_ms}) {
+        &controls.slow_destroy_ms, &controls.destroying}) {
     *one = 0;
   }
   std::memset(controls.order, 0, sizeof controls.order);
@@ -207,6 +232,8 @@ EXPORT int ncclCommInitRankConfig(void** comm, int size, Id id, int rank, void* 
 }
 
 EXPORT int ncclCommDestroy(void* comm) {
+  const UnderWay call;
+  ++controls.destroying;
   if (controls.slow_destroy_ms != 0) {
     usleep(static_cast<unsigned>(controls.slow_destroy_ms) * 1000);
     std::fprintf(stderr, "destroyed\n");
@@ -220,6 +247,7 @@ EXPORT int ncclCommDestroy(void* comm) {
 }
 
 EXPORT int ncclCommAbort(void* comm) {
+  const UnderWay call;
   std::unique_lock lock(mutex);
   Communicator* communicator = find(comm);
   if (communicator == nullptr) return 4;
@@ -229,6 +257,7 @@ EXPORT int ncclCommAbort(void* comm) {
 }
 
 EXPORT int ncclCommGetAsyncError(void* comm, int* error) {
+  const UnderWay call;
   std::unique_lock lock(mutex);
   Communicator* communicator = find(comm);
   if (communicator == nullptr) return 4;

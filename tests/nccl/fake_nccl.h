@@ -30,6 +30,7 @@ struct FakeNccl {
   std::atomic<int> windows{0};        // alive
   std::atomic<int> initialised{0}, destroyed{0}, aborted{0}, reductions{0}, registrations{0};
   std::atomic<int> unique_ids{0};
+  std::atomic<int> destroying{0};    // calls of ncclCommDestroy that have begun
   std::atomic<int> misused{0};       // calls with a communicator or window that is gone
   std::atomic<int> overlapping{0};   // calls on a communicator while another one was in it
   std::atomic<int> ended_inside{0};  // communicators that ended while a call was in them

@@ -48,6 +48,33 @@ std::string grid_of(const Agreed& agreed, uint64_t bytes) {
          ((l.flags & kEightLanes) != 0 ? " eight lanes" : "");
 }
 
+// Blocks of the grids of ranks on one GPU, as a call of `bytes` launches them.
+uint64_t blocks_of(const Agreed& agreed, uint64_t bytes) {
+  const Call call = call_of(bytes / 2);
+  const Plan p = plan(agreed, call);
+  return launch(agreed, p, call, p.part_count).blocks;
+}
+
+// Where one block of NCCL's takes a multiprocessor, and 64 blocks are the most it has.
+TEST(CudaPlan, NcclFindsRoomBesideRanksThatShareGpus) {
+  for (const bool sole : {false, true}) {
+    for (const int ranks : {2, 3, 4, 8}) {
+      Agreed agreed = agreed_of(ranks, ranks, sole);
+      agreed.beside_nccl = true;
+      // The next kernel of a stream waits on the GPU already.
+      const auto at_once = static_cast<uint64_t>(ranks) * 2;
+      for (uint64_t bytes = 2; bytes <= 64 * kMi; bytes *= 2) {
+        EXPECT_LE(at_once * blocks_of(agreed, bytes), 132u - 64u)
+            << bytes << " B, " << ranks << " ranks, sole " << sole;
+      }
+    }
+    // Its own GPU or not is said of the domain; another domain's rank may be there too.
+    Agreed agreed = agreed_of(2, 1, sole);
+    agreed.beside_nccl = true;
+    EXPECT_LE(2 * blocks_of(agreed, 16 * kMi), 132u - 64u);
+  }
+}
+
 TEST(CudaPlan, TwoRanksTakeWhatMeasuredBest) {
   const Agreed agreed = agreed_of(2, 1, true);
   EXPECT_EQ(algorithm_of(agreed, 0), Algorithm::kLowLatency);

@@ -207,12 +207,39 @@ void free_and_exit() {
   Communicator c = create({0, 1}, nccl_options(SYMM_COMM_NCCL));
   nccl.slow_destroy_ms = 300;
   free_all(c);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  if (!eventually([&] { return nccl.destroying > 0; })) std::exit(2);
   std::exit(c.outcomes[0].status == SYMM_OK ? 0 : 1);
 }
 TEST(NcclExitDeathTest, WaitsForCommunicatorsThatEnd) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(free_and_exit(), ::testing::ExitedWithCode(0), "destroyed");
+}
+
+// Handlers run in the reverse of the order in which they came: NCCL's come late where symm loads
+// it, after a communicator that had none inside.
+void load_late_and_exit(bool free) {
+  static const FakeCuda fake(2);
+  // Comes last, so that what goes on behind NCCL's back is seen.
+  std::atexit([] { std::this_thread::sleep_for(std::chrono::milliseconds(200)); });
+  Communicator without = create({0, 1});
+  symm_comm_options options = nccl_options(SYMM_COMM_NCCL);
+  options.name = "with";
+  Communicator c = create({0, 1}, options);
+  FakeNccl& nccl = fake_nccl_of();
+  nccl.slow_destroy_ms = 300;
+  if (free) {
+    free_all(c);
+    if (!eventually([&] { return nccl.destroying > 0; })) std::exit(2);
+  }
+  std::exit(c.outcomes[0].status == SYMM_OK && without.outcomes[0].status == SYMM_OK ? 0 : 1);
+}
+TEST(NcclExitDeathTest, ComesToWhatSymmDoesInNcclBeforeItComesToNccl) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(load_late_and_exit(true), ::testing::ExitedWithCode(0), "destroyed");
+}
+TEST(NcclExitDeathTest, LeavesWhatIsStillUsedToNccl) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(load_late_and_exit(false), ::testing::ExitedWithCode(0), "^$");
 }
 
 void leave_behind_and_exit() {
