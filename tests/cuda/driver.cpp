@@ -39,10 +39,12 @@ const Driver* load() {
       find(library, "cuMemsetD32_v2", d.fill32) && find(library, "cuMemsetD8_v2", d.fill8) &&
       find(library, "cuMemcpyHtoDAsync_v2", d.upload) &&
       find(library, "cuMemcpyDtoHAsync_v2", d.download) &&
+      find(library, "cuMemcpyDtoDAsync_v2", d.copy) &&
       find(library, "cuStreamCreate", d.stream_create) &&
       find(library, "cuStreamDestroy_v2", d.stream_destroy) &&
       find(library, "cuStreamSynchronize", d.stream_synchronize) &&
       find(library, "cuStreamQuery", d.stream_query) &&
+      find(library, "cuStreamWaitEvent", d.stream_wait) &&
       find(library, "cuStreamBeginCapture_v2", d.begin_capture) &&
       find(library, "cuStreamEndCapture", d.end_capture) &&
       find(library, "cuGraphInstantiateWithFlags", d.instantiate) &&

@@ -26,10 +26,12 @@ struct Driver {
   decltype(&cuMemsetD8) fill8;
   decltype(&cuMemcpyHtoDAsync) upload;
   decltype(&cuMemcpyDtoHAsync) download;
+  decltype(&cuMemcpyDtoDAsync) copy;
   decltype(&cuStreamCreate) stream_create;
   decltype(&cuStreamDestroy) stream_destroy;
   decltype(&cuStreamSynchronize) stream_synchronize;
   decltype(&cuStreamQuery) stream_query;
+  decltype(&cuStreamWaitEvent) stream_wait;
   decltype(&cuStreamBeginCapture) begin_capture;
   decltype(&cuStreamEndCapture) end_capture;
   decltype(&cuGraphInstantiateWithFlags) instantiate;

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <iterator>
 #include <map>
 #include <stdexcept>
@@ -86,6 +88,11 @@ int gpu_count() {
   int count = 0;
   if (driver() != nullptr) check(driver()->device_count(&count), "cuDeviceGetCount");
   return count;
+}
+
+bool launches_block() {
+  const char* text = std::getenv("CUDA_LAUNCH_BLOCKING");
+  return text != nullptr && *text != '\0' && std::strcmp(text, "0") != 0;
 }
 
 void use_gpu(int ordinal) {
@@ -183,6 +190,15 @@ GpuStream::GpuStream() {
 GpuStream::~GpuStream() { driver()->stream_destroy(stream_); }
 void GpuStream::synchronize() const {
   check(driver()->stream_synchronize(stream_), "cuStreamSynchronize");
+}
+
+GpuEvent::GpuEvent() {
+  check(driver()->event_create(&event_, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+}
+GpuEvent::~GpuEvent() { driver()->event_destroy(event_); }
+void GpuEvent::order(const GpuStream& earlier, const GpuStream& later) const {
+  check(driver()->event_record(event_, earlier.get()), "cuEventRecord");
+  check(driver()->stream_wait(later.get(), event_, 0), "cuStreamWaitEvent");
 }
 
 Graph::Graph(const GpuStream& stream, const std::function<void()>& body, CUstreamCaptureMode mode) {

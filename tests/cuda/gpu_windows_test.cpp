@@ -176,7 +176,10 @@ void capture_beside(Rank& rank) {
 
 class GpuWindows : public testing::TestWithParam<Layout> {
  protected:
-  void SetUp() override { NEEDS_GPUS(GetParam().processes); }
+  void SetUp() override {
+    NEEDS_GPUS(GetParam().processes);
+    NEEDS_LAUNCHES_OF(GetParam());
+  }
 };
 TEST_P(GpuWindows, EveryKindOfMemory) { run(GetParam(), every_kind, gpu_run(60)); }
 TEST_P(GpuWindows, TenThousandCyclesLeaveNothingBehind) { run(GetParam(), cycles, gpu_run(110)); }
