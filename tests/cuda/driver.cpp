@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -72,6 +73,11 @@ const Driver* load() {
 const Driver* driver() {
   static const Driver* const loaded = load();
   return loaded;
+}
+
+bool launches_block() {
+  const char* text = getenv("CUDA_LAUNCH_BLOCKING");
+  return text != nullptr && *text != '\0' && std::strcmp(text, "0") != 0;
 }
 
 void check(CUresult result, const char* what) {

@@ -51,6 +51,9 @@ struct Driver {
 // Null where there is no driver or no GPU. Initialised, with eager loading of modules.
 const Driver* driver();
 
+// CUDA_LAUNCH_BLOCKING: a launch holds its thread until the kernel has ended.
+bool launches_block();
+
 // Throws std::runtime_error with the error's name.
 void check(CUresult result, const char* what);
 

@@ -2,8 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
-#include <cstring>
 #include <iterator>
 #include <map>
 #include <stdexcept>
@@ -90,10 +88,7 @@ int gpu_count() {
   return count;
 }
 
-bool launches_block() {
-  const char* text = std::getenv("CUDA_LAUNCH_BLOCKING");
-  return text != nullptr && *text != '\0' && std::strcmp(text, "0") != 0;
-}
+bool launches_block() { return symm::cuda::testing::launches_block(); }
 
 void use_gpu(int ordinal) {
   CUdevice device = 0;
