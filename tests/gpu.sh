@@ -3,7 +3,9 @@
 #
 #   tests/gpu.sh [BUILD] [GTEST_FILTER]
 #
-# Tests that need more GPUs than there are say so and are skipped. Needs no network, CMake or ctest.
+# Tests that need more GPUs than there are say so and are skipped, and so are those that cannot work
+# with CUDA_LAUNCH_BLOCKING=1 if that is set. Needs no network, CMake or ctest.
+# SYMM_STRESS_OPERATIONS and SYMM_STRESS_SEED are gpu_stress_test's: 100000, and another each time.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$(cd "${1:-$root/build/release}" && pwd) || exit 2

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -39,10 +40,12 @@ const Driver* load() {
       find(library, "cuMemsetD32_v2", d.fill32) && find(library, "cuMemsetD8_v2", d.fill8) &&
       find(library, "cuMemcpyHtoDAsync_v2", d.upload) &&
       find(library, "cuMemcpyDtoHAsync_v2", d.download) &&
+      find(library, "cuMemcpyDtoDAsync_v2", d.copy) &&
       find(library, "cuStreamCreate", d.stream_create) &&
       find(library, "cuStreamDestroy_v2", d.stream_destroy) &&
       find(library, "cuStreamSynchronize", d.stream_synchronize) &&
       find(library, "cuStreamQuery", d.stream_query) &&
+      find(library, "cuStreamWaitEvent", d.stream_wait) &&
       find(library, "cuStreamBeginCapture_v2", d.begin_capture) &&
       find(library, "cuStreamEndCapture", d.end_capture) &&
       find(library, "cuGraphInstantiateWithFlags", d.instantiate) &&
@@ -70,6 +73,11 @@ const Driver* load() {
 const Driver* driver() {
   static const Driver* const loaded = load();
   return loaded;
+}
+
+bool launches_block() {
+  const char* text = getenv("CUDA_LAUNCH_BLOCKING");
+  return text != nullptr && *text != '\0' && std::strcmp(text, "0") != 0;
 }
 
 void check(CUresult result, const char* what) {

@@ -26,10 +26,12 @@ struct Driver {
   decltype(&cuMemsetD8) fill8;
   decltype(&cuMemcpyHtoDAsync) upload;
   decltype(&cuMemcpyDtoHAsync) download;
+  decltype(&cuMemcpyDtoDAsync) copy;
   decltype(&cuStreamCreate) stream_create;
   decltype(&cuStreamDestroy) stream_destroy;
   decltype(&cuStreamSynchronize) stream_synchronize;
   decltype(&cuStreamQuery) stream_query;
+  decltype(&cuStreamWaitEvent) stream_wait;
   decltype(&cuStreamBeginCapture) begin_capture;
   decltype(&cuStreamEndCapture) end_capture;
   decltype(&cuGraphInstantiateWithFlags) instantiate;
@@ -48,6 +50,9 @@ struct Driver {
 
 // Null where there is no driver or no GPU. Initialised, with eager loading of modules.
 const Driver* driver();
+
+// CUDA_LAUNCH_BLOCKING: a launch holds its thread until the kernel has ended.
+bool launches_block();
 
 // Throws std::runtime_error with the error's name.
 void check(CUresult result, const char* what);

@@ -88,6 +88,8 @@ int gpu_count() {
   return count;
 }
 
+bool launches_block() { return symm::cuda::testing::launches_block(); }
+
 void use_gpu(int ordinal) {
   CUdevice device = 0;
   CUcontext context = nullptr;
@@ -183,6 +185,15 @@ GpuStream::GpuStream() {
 GpuStream::~GpuStream() { driver()->stream_destroy(stream_); }
 void GpuStream::synchronize() const {
   check(driver()->stream_synchronize(stream_), "cuStreamSynchronize");
+}
+
+GpuEvent::GpuEvent() {
+  check(driver()->event_create(&event_, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+}
+GpuEvent::~GpuEvent() { driver()->event_destroy(event_); }
+void GpuEvent::order(const GpuStream& earlier, const GpuStream& later) const {
+  check(driver()->event_record(event_, earlier.get()), "cuEventRecord");
+  check(driver()->stream_wait(later.get(), event_, 0), "cuStreamWaitEvent");
 }
 
 Graph::Graph(const GpuStream& stream, const std::function<void()>& body, CUstreamCaptureMode mode) {

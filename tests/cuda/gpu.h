@@ -21,6 +21,15 @@ int gpu_count();
   GTEST_SKIP() << "this machine has " << symm_test::gpu_count() << " GPUs; the test needs " \
                << (count)
 
+// CUDA_LAUNCH_BLOCKING: a launch holds its thread until the kernel has ended.
+bool launches_block();
+// Skips the test that calls it in that mode if ranks are threads of one process: a rank would hold
+// the driver up in its launch, and with that the rank that its kernel waits for.
+#define NEEDS_LAUNCHES_OF(layout)                                                           \
+  if ((layout).threads > 1 && symm_test::launches_block())                                  \
+  GTEST_SKIP() << "CUDA_LAUNCH_BLOCKING is set: a launch would hold up the other ranks of " \
+                  "its process, which its kernel waits for"
+
 // The primary context of that GPU becomes the thread's.
 void use_gpu(int ordinal);
 // Ranks take the GPUs in turn.
@@ -103,6 +112,21 @@ class GpuStream {
 
  private:
   CUstream stream_ = nullptr;
+};
+
+// A place in a stream that other streams may wait for.
+class GpuEvent {
+ public:
+  GpuEvent();
+  ~GpuEvent();
+  GpuEvent(const GpuEvent&) = delete;
+  GpuEvent& operator=(const GpuEvent&) = delete;
+  // What is enqueued on `later` from now on runs after what `earlier` has been given so far; where
+  // that is part of a capture, `later` becomes part of it.
+  void order(const GpuStream& earlier, const GpuStream& later) const;
+
+ private:
+  CUevent event_ = nullptr;
 };
 
 // What `body` enqueues on the stream, captured. The strictest mode forbids much to other threads

@@ -148,7 +148,10 @@ void large(Rank& rank) {
 
 class GpuAllReduce : public testing::TestWithParam<Layout> {
  protected:
-  void SetUp() override { NEEDS_GPUS(1); }
+  void SetUp() override {
+    NEEDS_GPUS(1);
+    NEEDS_LAUNCHES_OF(GetParam());
+  }
 };
 
 TEST_P(GpuAllReduce, EveryTypeAndOperation) {

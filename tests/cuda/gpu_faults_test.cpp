@@ -12,6 +12,28 @@ namespace {
 
 constexpr int kSoon = 2000;  // ms: the wait deadline of tests whose point is not the deadline
 
+// The communicator's error, which may come by the host a moment after a stream has ended.
+symm_status error_soon(symm_comm* comm, int32_t* blamed) {
+  symm_status status = SYMM_OK;
+  for (int i = 0; i < 500 && status == SYMM_OK; ++i) {
+    status = symm_comm_check(comm, blamed);
+    if (status == SYMM_OK) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return status;
+}
+
+void expect_works(const Rank& rank, symm_comm* comm, const GpuStream& stream) {
+  Buffer one(64);
+  const float value = 1;
+  one.set(&value, sizeof value);
+  ASSERT_TRUE(ok(symm_all_reduce(comm, one.data(), one.data(), 1, SYMM_FLOAT32, SYMM_SUM, stream)));
+  stream.synchronize();
+  EXPECT_TRUE(ok(symm_comm_check(comm, nullptr)));
+  float sum = 0;
+  std::memcpy(&sum, one.get().data(), sizeof sum);
+  EXPECT_EQ(static_cast<float>(rank.size), sum);
+}
+
 // What each rank calls, by number.
 constexpr int kCalls = 9;
 symm_status call_number(int number, symm_comm* comm, symm_window* window, Buffer& in, Buffer& out,
@@ -56,14 +78,9 @@ void every_pair(Rank& rank) {
       ASSERT_TRUE(
           ok(call_number(rank.rank == 0 ? a : b, comm.get(), window.get(), in, out, stream)));
       stream.synchronize();
-      // The message names both calls; it may come by the host a moment later.
-      symm_status status = SYMM_OK;
-      int32_t blamed = -1;
-      for (int i = 0; i < 500 && status == SYMM_OK; ++i) {
-        status = symm_comm_check(comm.get(), &blamed);
-        if (status == SYMM_OK) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      }
-      EXPECT_EQ(SYMM_MISMATCH, status) << name << ": " << symm_last_error();
+      // The message names both calls.
+      EXPECT_EQ(SYMM_MISMATCH, error_soon(comm.get(), nullptr))
+          << name << ": " << symm_last_error();
       EXPECT_NE(nullptr, std::strstr(symm_last_error(), "called")) << symm_last_error();
       EXPECT_TRUE(fails(SYMM_MISMATCH, symm_comm_barrier(comm.get(), stream)));
     }
@@ -74,7 +91,8 @@ void every_pair(Rank& rank) {
 // Enqueues a call that the last rank never makes.
 void wait_for_the_last(Rank& rank) {
   const bool absent = rank.rank == rank.size - 1;
-  const int deadline = rank.argument == "timeout" ? 500 : 60000;
+  // A launch that blocks may keep the driver from carrying another cause to the GPU.
+  const int deadline = rank.argument == "timeout" ? 500 : launches_block() ? 3000 : 60000;
   Comm comm = create_on_gpu(rank, gpu_options(nullptr, 0, deadline));
   ASSERT_TRUE(comm);
   const GpuStream stream;
@@ -82,6 +100,7 @@ void wait_for_the_last(Rank& rank) {
   buffer.fill(0);
   ASSERT_TRUE(ok(symm_comm_barrier(comm.get(), stream)));
   stream.synchronize();
+  if (launches_block()) rank.at("enqueued");  // as good as: the call returns when all is over
   if (!absent) {
     ASSERT_TRUE(ok(symm_all_reduce(comm.get(), buffer.data(), buffer.data(), 1 << 18, SYMM_FLOAT32,
                                    SYMM_SUM, stream)));
@@ -104,10 +123,13 @@ void wait_for_the_last(Rank& rank) {
                                : rank.argument == "abort" ? SYMM_ABORTED
                                                           : SYMM_PEER;
   int32_t blamed = -1;
-  EXPECT_TRUE(fails(expected, symm_comm_check(comm.get(), &blamed),
+  const symm_status status = symm_comm_check(comm.get(), &blamed);
+  // Whichever is known first, where the deadline is what has ended the kernel.
+  const bool by_deadline = launches_block() && status == SYMM_TIMEOUT;
+  EXPECT_TRUE(fails(by_deadline ? SYMM_TIMEOUT : expected, status,
                     {"rank " + std::to_string(rank.size - 1)}));
   EXPECT_EQ(rank.size - 1, blamed);
-  EXPECT_TRUE(fails(expected, symm_comm_barrier(comm.get(), stream)));
+  EXPECT_TRUE(fails(status, symm_comm_barrier(comm.get(), stream)));
   EXPECT_TRUE(gpu_works());
   rank.at("told");
 }
@@ -118,6 +140,7 @@ void end_of_the_last(Layout layout, const std::string& how) {
   Ranks ranks(layout, wait_for_the_last, options);
   const int last = layout.ranks() - 1;
   ASSERT_TRUE(ranks.wait_for_all("enqueued"));
+  if (launches_block()) std::this_thread::sleep_for(std::chrono::milliseconds(300));
   if (how == "die") ranks.signal(last, SIGKILL);
   for (int rank = 0; rank < last; ++rank) ASSERT_TRUE(ranks.wait_for(rank, "told"));
   if (how != "die") ranks.tell(last, "go");
@@ -156,16 +179,79 @@ void replays_after_a_fault(Rank& rank) {
   stream.synchronize();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200));
   // Other communicators of the process go on.
-  Buffer one(64);
-  const float value = 1;
-  one.set(&value, sizeof value);
-  ASSERT_TRUE(
-      ok(symm_all_reduce(other.get(), one.data(), one.data(), 1, SYMM_FLOAT32, SYMM_SUM, stream)));
-  stream.synchronize();
-  EXPECT_TRUE(ok(symm_comm_check(other.get(), nullptr)));
-  float sum = 0;
-  std::memcpy(&sum, one.get().data(), sizeof sum);
-  EXPECT_EQ(static_cast<float>(rank.size), sum);
+  expect_works(rank, other.get(), stream);
+}
+
+// Graphs, or a graph and eager calls, on two streams of one communicator: their order, which is
+// their caller's duty, is another on rank 0. The calls are alike in all but their form.
+void order_that_differs(Rank& rank) {
+  const bool eager = rank.argument == "eager";
+  const Comm comm = create_on_gpu(rank, gpu_options(nullptr, 0, kSoon));
+  ASSERT_TRUE(comm);
+  const Comm other = create_on_gpu(rank, gpu_options("other"));
+  ASSERT_TRUE(other);
+  constexpr size_t kCount = 3000;
+  const Window window = alloc(comm.get(), kCount * sizeof(float));
+  ASSERT_TRUE(window);
+  const GpuStream first, second;
+  const GpuEvent event;
+  Buffer buffer(kCount * sizeof(float)), output(kCount * sizeof(float));
+  buffer.fill(0);
+  const auto reduce = [&](const GpuStream& stream) {
+    return symm_all_reduce(comm.get(), buffer.data(), buffer.data(), kCount, SYMM_FLOAT32, SYMM_SUM,
+                           stream);
+  };
+  const auto reduce_window = [&](const GpuStream& stream) {
+    return symm_window_all_reduce(window.get(), 0, output.data(), kCount, SYMM_FLOAT32, SYMM_SUM,
+                                  stream);
+  };
+  const Graph graph(first, [&] {
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(ok(reduce(first)));
+  });
+  const Graph graph_of_window(second, [&] {
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(ok(reduce_window(second)));
+  });
+  const auto launch = [&] { graph.launch(first); };
+  // An eager call may learn already what the graph before it has ended with.
+  const auto launch_window = [&] {
+    if (!eager) return graph_of_window.launch(second);
+    const symm_status status = reduce_window(second);
+    EXPECT_TRUE(status == SYMM_OK || status == SYMM_MISMATCH) << symm_last_error();
+  };
+  for (int turn = 0; turn < 20; ++turn) {
+    launch();
+    event.order(first, second);
+    launch_window();
+    event.order(second, first);
+  }
+  first.synchronize();
+  ASSERT_TRUE(ok(symm_comm_check(comm.get(), nullptr)));
+
+  auto start = std::chrono::steady_clock::now();
+  if (rank.rank == 0) {
+    launch();
+    event.order(first, second);
+    launch_window();
+  } else {
+    launch_window();
+    event.order(second, first);
+    launch();
+  }
+  first.synchronize();
+  second.synchronize();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(2 * kSoon));
+  int32_t blamed = -1;
+  EXPECT_EQ(SYMM_MISMATCH, error_soon(comm.get(), &blamed)) << symm_last_error();
+  EXPECT_NE(nullptr, std::strstr(symm_last_error(), "symm_window_all_reduce")) << symm_last_error();
+  EXPECT_TRUE(fails(SYMM_MISMATCH, reduce(first)));
+  // The abort word is on its way to this GPU, or there.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 10; ++i) graph.launch(first);
+  first.synchronize();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200));
+  expect_works(rank, other.get(), second);
+  EXPECT_TRUE(gpu_works());
 }
 
 // A rank that is done early leaves; the others need nothing of it any more.
@@ -187,7 +273,10 @@ void finish_early(Rank& rank) {
 
 class GpuFaults : public testing::TestWithParam<Layout> {
  protected:
-  void SetUp() override { NEEDS_GPUS(GetParam().processes); }
+  void SetUp() override {
+    NEEDS_GPUS(GetParam().processes);
+    NEEDS_LAUNCHES_OF(GetParam());
+  }
 };
 TEST_P(GpuFaults, EveryPairOfCallsThatDifferIsAMismatch) {
   if (GetParam().ranks() > 2) GTEST_SKIP() << "pairs are for two ranks";
@@ -202,6 +291,14 @@ TEST_P(GpuFaults, ARankThatDiedIsMissedByItsName) {
 }
 TEST_P(GpuFaults, ReplaysAfterAFaultReturnAtOnce) {
   run(GetParam(), replays_after_a_fault, gpu_run(50));
+}
+TEST_P(GpuFaults, GraphsInAnOrderThatDiffersAreAMismatch) {
+  run(GetParam(), order_that_differs, gpu_run(50));
+}
+TEST_P(GpuFaults, AGraphAndEagerCallsInAnOrderThatDiffersAreAMismatch) {
+  RunOptions options = gpu_run(50);
+  options.argument = "eager";
+  run(GetParam(), order_that_differs, options);
 }
 TEST_P(GpuFaults, ARankMayFinishFirst) { run(GetParam(), finish_early, gpu_run(50)); }
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuFaults, testing::Values(threads(2), threads(4), processes(2)),

@@ -101,6 +101,42 @@ void chains(Rank& rank) {
   }
 }
 
+// One capture whose calls are on streams that fork from its first and join it again: the library
+// chains them, as each call's input is the output of the one before.
+void capture_over_streams(Rank& rank) {
+  const Comm comm = create_on_gpu(rank);
+  ASSERT_TRUE(comm);
+  const GpuStream first, second, third;
+  const GpuStream* const streams[] = {&first, &second, &third};
+  const GpuEvent forks[2], joins[2];
+  Buffer a(kCount * 4), b(kCount * 4);
+  const auto ones = std::vector<int32_t>(kCount, 1);
+  constexpr int kCalls = 9;
+  const Graph graph(first, [&] {
+    for (int i = 0; i < 2; ++i) forks[i].order(first, *streams[i + 1]);
+    for (int i = 0; i < kCalls; ++i) {
+      ASSERT_TRUE(ok(symm_all_reduce(comm.get(), i % 2 == 0 ? a.data() : b.data(),
+                                     i % 2 == 0 ? b.data() : a.data(), kCount, SYMM_INT32, SYMM_SUM,
+                                     *streams[(i * 2 + rank.rank) % 3])));
+    }
+    for (int i = 0; i < 2; ++i) joins[i].order(*streams[i + 1], first);
+  });
+  uint32_t expected = 1;
+  for (int i = 0; i < kCalls; ++i) expected *= static_cast<uint32_t>(rank.size);
+  for (int turn = 0; turn < 100; ++turn) {
+    a.set(ones.data(), kCount * 4);
+    graph.launch(first);
+    first.synchronize();
+    const auto got = b.get();
+    for (size_t i = 0; i < kCount; ++i) {
+      uint32_t value;
+      std::memcpy(&value, got.data() + i * 4, 4);
+      ASSERT_EQ(expected, value) << turn << " " << i;
+    }
+  }
+  ASSERT_TRUE(ok(symm_comm_check(comm.get(), nullptr)));
+}
+
 // The graph keeps the window and the communicator, whose handles are gone.
 void replay_after_free(Rank& rank) {
   Comm comm = create_on_gpu(rank);
@@ -207,10 +243,20 @@ void legacy_stream(Rank& rank) {
 
 class GpuGraphs : public testing::TestWithParam<Layout> {
  protected:
-  void SetUp() override { NEEDS_GPUS(GetParam().processes); }
+  void SetUp() override {
+    NEEDS_GPUS(GetParam().processes);
+    NEEDS_LAUNCHES_OF(GetParam());
+  }
 };
 TEST_P(GpuGraphs, ThousandsOfReplays) { run(GetParam(), replays, gpu_run(110)); }
 TEST_P(GpuGraphs, ChainsOfDependentLaunches) { run(GetParam(), chains, gpu_run(60)); }
+TEST_P(GpuGraphs, ACaptureOverSeveralStreamsIsAChain) {
+  if (GetParam().threads > gpu_count()) {
+    GTEST_SKIP() << "a graph's branches take queues of their own, and ranks that share a GPU could "
+                    "come to lie behind each other";
+  }
+  run(GetParam(), capture_over_streams, gpu_run(60));
+}
 TEST_P(GpuGraphs, ReplayAfterFree) { run(GetParam(), replay_after_free, gpu_run(60)); }
 TEST_P(GpuGraphs, FreedBehindTheCalls) { run(GetParam(), free_behind, gpu_run(60)); }
 TEST_P(GpuGraphs, EagerCallsOnManyStreams) {

@@ -18,6 +18,7 @@ class GpuNcclPairs : public NeedsNccl, public testing::WithParamInterface<Layout
   void SetUp() override {
     NeedsNccl::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
+    NEEDS_LAUNCHES_OF(GetParam());
     if (GetParam().threads == 1) NEEDS_GPUS(4);
   }
 };

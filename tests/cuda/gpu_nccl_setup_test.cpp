@@ -84,6 +84,7 @@ TEST_F(GpuNcclSetup, OnTheWorld) {
   }
 }
 TEST_F(GpuNcclSetup, OnTheWorldOfThreads) {
+  NEEDS_LAUNCHES_OF(threads(2));
   for (const Domains domains : {Domains::kApart, Domains::kOne}) {
     run(threads(2), world, nccl_run(domains, 50));
   }
@@ -236,6 +237,7 @@ TEST_F(GpuNcclWindows, AWindowMayBeTheFirstCall) {
   run(processes(2), window_first, nccl_run(Domains::kOne, 60));
 }
 TEST_F(GpuNcclWindows, AWindowMayBeTheFirstCallOfThreads) {
+  NEEDS_LAUNCHES_OF(threads(2));
   run(threads(2), window_first, nccl_run(Domains::kOne, 60));
 }
 TEST_F(GpuNcclWindows, WithoutNcclsTheyAreSymmsOwnAndTheReportSaysWhy) {

@@ -148,6 +148,7 @@ void every_type_and_size(Rank& rank) {
 }
 
 TEST_P(GpuNcclLayouts, EveryTypeAndSizeHasTheSameBitsOnEveryRank) {
+  NEEDS_LAUNCHES_OF(GetParam());
   const auto given = run(GetParam(), every_type_and_size, nccl_run(Domains::kApart, 110));
   EXPECT_GE(given[0].size(), size_t{3 * 5 * 2});
   EXPECT_EQ(given[0], given[1]);
@@ -355,6 +356,7 @@ void replays(Rank& rank) {
   ASSERT_TRUE(ok(symm_comm_check(comm.get(), nullptr)));
 }
 TEST_P(GpuNcclLayouts, HundredsOfReplaysWithChangingData) {
+  NEEDS_LAUNCHES_OF(GetParam());
   run(GetParam(), replays, nccl_run(Domains::kApart, 90));
 }
 

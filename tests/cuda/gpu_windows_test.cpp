@@ -178,10 +178,17 @@ class GpuWindows : public testing::TestWithParam<Layout> {
  protected:
   void SetUp() override { NEEDS_GPUS(GetParam().processes); }
 };
-TEST_P(GpuWindows, EveryKindOfMemory) { run(GetParam(), every_kind, gpu_run(60)); }
-TEST_P(GpuWindows, TenThousandCyclesLeaveNothingBehind) { run(GetParam(), cycles, gpu_run(110)); }
+TEST_P(GpuWindows, EveryKindOfMemory) {
+  NEEDS_LAUNCHES_OF(GetParam());
+  run(GetParam(), every_kind, gpu_run(60));
+}
+TEST_P(GpuWindows, TenThousandCyclesLeaveNothingBehind) {
+  NEEDS_LAUNCHES_OF(GetParam());
+  run(GetParam(), cycles, gpu_run(110));
+}
 TEST_P(GpuWindows, FreedMemoryIsRefused) { run(GetParam(), freed_memory, gpu_run(30)); }
 TEST_P(GpuWindows, ACaptureStaysValidBesideEverySetUpCall) {
+  NEEDS_LAUNCHES_OF(GetParam());
   RunOptions options = gpu_run(30);
   options.argument = GetParam().processes > 1 ? "processes" : "threads";
   run(GetParam(), capture_beside, options);
