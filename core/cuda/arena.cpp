@@ -108,15 +108,24 @@ void Arena::check_probes() {
 }
 
 void Arena::raise(symm_status status) noexcept {
+  uint32_t none = 0;
+  const auto cause = static_cast<uint32_t>(-status);
+  // Nothing but the word itself is handed over, to the reaper or to kernels.
+  if (!raised_.compare_exchange_strong(none, cause, std::memory_order_relaxed)) return;
+  std::atomic_ref(page_->error.abort).store(cause, std::memory_order_relaxed);
+}
+
+void Arena::bring_abort() noexcept {
   try {
-    std::lock_guard lock(raise_mutex_);
+    if (brought_ || raised_.load(std::memory_order_relaxed) == 0) return;
     const auto& own = mappings_[static_cast<size_t>(rank_)];
-    if (raised_ || !own) return;
-    raised_ = true;
-    page_->abort = static_cast<uint32_t>(-status);
+    if (!own) return;
+    brought_ = true;
+    // The copy reads the word when it runs; whoever raised is about to have written it.
+    std::atomic_ref(page_->error.abort).store(raised_, std::memory_order_relaxed);
     const HostWork work(*context_);
-    SYMM_CUDA_CHECK(cuMemcpyHtoDAsync, (own->address() + offsetof(Control, abort), &page_->abort,
-                                        sizeof(uint32_t), signals_.get()));
+    SYMM_CUDA_CHECK(cuMemcpyHtoDAsync, (own->address() + offsetof(Control, abort),
+                                        &page_->error.abort, sizeof(uint32_t), signals_.get()));
   } catch (const std::exception&) {
     // The context is in error or gone: none of its kernels runs any more.
   }

@@ -9,8 +9,8 @@
 #ifndef SYMM_CORE_CUDA_ARENA_H_
 #define SYMM_CORE_CUDA_ARENA_H_
 
+#include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -43,9 +43,13 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // This rank's kernels end, now and later. Any thread; once. Enqueues 4 bytes on a stream of its
-  // own: a copy engine brings them however full of waiting kernels the GPU is.
+  // This rank's kernels end, now and later. Any thread; the first status counts. No call of the
+  // driver, which may be held for as long as a kernel waits.
   void raise(symm_status status) noexcept;
+  // Brings that to the GPU's own memory, once, and sooner than waits ask the host. For the reaper,
+  // which may be held up. Enqueues 4 bytes on a stream of its own: a copy engine brings them
+  // however full of waiting kernels the GPU is.
+  void bring_abort() noexcept;
   // Tells every peer's kernels that this rank has left. Returns once they know, or soon.
   void tell_left() noexcept;
 
@@ -65,8 +69,8 @@ class Arena {
   Stream stream_;                                   // set-up
   Stream signals_;                                  // abort and left words, and nothing else
   std::vector<std::shared_ptr<Mapping>> mappings_;  // by rank
-  std::mutex raise_mutex_;
-  bool raised_ = false;
+  std::atomic<uint32_t> raised_{0};                 // -symm_status
+  bool brought_ = false;                            // the reaper's
 };
 
 }  // namespace symm::cuda

@@ -37,7 +37,9 @@ class CudaBackend::Watch : public Reaper::Watched {
 
   void look() override {
     const auto comm = comm_.lock();
-    if (!comm || comm->fault_box().is_set()) return;
+    if (!comm) return;
+    if (backend_.arena_) backend_.arena_->bring_abort();
+    if (comm->fault_box().is_set()) return;
     if (const auto nccl = backend_.nccl_comm()) {
       const auto failure =
           nccl->look(comm->options().agreed.wait_timeout_ms, backend_.someone_left());

@@ -15,8 +15,7 @@ class HostPage {
   static constexpr size_t kProbeBytes = sizeof(RecordSlot);
   struct Contents {
     ErrorRecord error;
-    uint32_t abort;  // the source of the copy into the abort word
-    uint32_t one;    // and of those into peers' `left` words
+    uint32_t one;  // the source of the copies into peers' `left` words
     alignas(64) std::byte probes[kMostRanks][kProbeBytes];
     std::byte seen[kMostRanks][kProbeBytes];
   };

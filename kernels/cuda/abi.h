@@ -38,7 +38,8 @@ struct alignas(128) Control {
   // Never 0 once there was one: 2 follows 0xffffffff, which keeps the parities alternating.
   uint32_t epoch;
   // Own host, and peers' kernels: non-zero ends every wait and makes every later kernel return at
-  // once. The value is -symm_status of the cause. Beside the epoch, as one load reads both.
+  // once. The value is -symm_status of the cause. Beside the epoch, as one load reads both. The
+  // host's is a copy of ErrorRecord::abort.
   uint32_t abort;
   uint32_t ticket;  // own kernels: blocks of the running operation that have read the epoch
   uint32_t failed;  // own kernels: somebody is writing, or has written, the error record
@@ -49,7 +50,8 @@ struct alignas(128) Control {
   RecordSlot records[2][kMostRanks];
 };
 
-// In host-mapped memory, one a rank: written once, by whichever thread gives up first.
+// In host-mapped memory, one a rank: written once, by whichever thread gives up first; but for
+// `abort`, which is the host's to write.
 struct alignas(64) ErrorRecord {
   uint32_t valid;   // written last, with release: the rest is there
   uint32_t status;  // -symm_status
@@ -58,6 +60,9 @@ struct alignas(64) ErrorRecord {
   uint64_t waited_ns;
   CallRecord mine;
   CallRecord theirs;  // MISMATCH only; zeros where `peer` is -1
+  // -symm_status of what ends this rank's waits. For waits that have lasted long: a copy to the GPU
+  // waits for the driver, which may be held by a call that waits for the kernel (a cudaFree, say).
+  alignas(64) uint32_t abort;
 };
 
 // Byte offsets from the base of an arena; the same on every rank. An area has two banks by parity

@@ -3,7 +3,8 @@
 // A wait polls its own GPU's memory only. Every 64 polls it looks at the time, at what the peer it
 // waits for has called, at whether that peer has left, and at the abort word, all in its own GPU's
 // memory too: reading the host's memory in a spin costs milliseconds. None of that shows in the
-// time of an operation whose peers are there.
+// time of an operation whose peers are there. A wait that has lasted longer than any operation
+// reads the host's word as well, every few milliseconds: the one way to it that needs no driver.
 //
 // Whoever gives up writes the error record (the first one only), raises this rank's abort word, or
 // every rank's if the calls differ, and returns: the context and other communicators live on. The
@@ -42,13 +43,21 @@ __device__ __forceinline__ bool called_another(const Params& p, uint32_t epoch, 
   return seal.y == epoch && seal.x != p.call_hash;
 }
 
+// When waits begin to read the host's word, in ticks, and at how many polls again: milliseconds. A
+// warp's lanes read it together; a full GPU's warps keep the bus busy for some ten microseconds.
+constexpr uint32_t kLongWait = 16;
+constexpr uint32_t kPollsOfHost = 4096;
+
 // A status, as a positive number, that ends the wait for `peer`; 0: go on. Acquire, so that the
 // poll that follows sees what was sent before the word was set.
-__device__ __forceinline__ uint32_t look(const Params& p, uint32_t epoch, int peer,
-                                         uint32_t waited) {
+__device__ __forceinline__ uint32_t look(const Params& p, uint32_t epoch, int peer, uint32_t waited,
+                                         uint32_t polls) {
   if (called_another(p, epoch, peer)) return -SYMM_MISMATCH;
   const Control* own = own_control(p);
   if (const uint32_t cause = load_acquire(&own->abort); cause != 0) return cause;
+  if (waited >= kLongWait && polls % kPollsOfHost == 0) {
+    if (const uint32_t cause = load_acquire(&p.error->abort); cause != 0) return cause;
+  }
   if (load_acquire(&own->left[peer]) != 0) return -SYMM_PEER;
   return uint64_t{waited} << kTickShift > p.timeout_ns ? -SYMM_TIMEOUT : 0;
 }
@@ -113,7 +122,7 @@ __device__ __forceinline__ bool wait(const Params& p, uint32_t epoch, Poll&& pol
     if (__builtin_expect((++polls & 63) != 0, true)) continue;
     const auto now = static_cast<uint32_t>(nanoseconds() >> kTickShift);
     if (polls == 64) since = now;
-    const uint32_t cause = look(p, epoch, missing_peer(), now - since);
+    const uint32_t cause = look(p, epoch, missing_peer(), now - since, polls);
     if (cause == 0) continue;
     // What was sent before the peer left, or before the abort, still counts.
     if (poll()) return true;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <thread>
 
 #include "tests/cuda/gpu.h"
@@ -88,16 +89,21 @@ void every_pair(Rank& rank) {
   EXPECT_TRUE(gpu_works());
 }
 
-// Enqueues a call that the last rank never makes.
+// Enqueues a call that the last rank never makes. With "held" behind what ends the wait, this
+// thread is then in a cudaFree, which waits for the kernel and lets no other thread into the
+// driver.
 void wait_for_the_last(Rank& rank) {
   const bool absent = rank.rank == rank.size - 1;
+  const std::string how = rank.argument.substr(0, rank.argument.find(' '));
+  const bool held = how != rank.argument;
   // A launch that blocks may keep the driver from carrying another cause to the GPU.
-  const int deadline = rank.argument == "timeout" ? 500 : launches_block() ? 3000 : 60000;
+  const int deadline = how == "timeout" ? 500 : launches_block() ? 3000 : 60000;
   Comm comm = create_on_gpu(rank, gpu_options(nullptr, 0, deadline));
   ASSERT_TRUE(comm);
   const GpuStream stream;
   Buffer buffer(1 << 20);
   buffer.fill(0);
+  auto unused = std::make_unique<OwnAllocation>(1 << 20);
   ASSERT_TRUE(ok(symm_comm_barrier(comm.get(), stream)));
   stream.synchronize();
   if (launches_block()) rank.at("enqueued");  // as good as: the call returns when all is over
@@ -107,21 +113,24 @@ void wait_for_the_last(Rank& rank) {
   }
   rank.at("enqueued");
   if (absent) {
-    if (rank.argument == "leave") comm.reset();
-    if (rank.argument == "abort") {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    if (how == "leave") comm.reset();
+    if (how == "abort") {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      const auto start = std::chrono::steady_clock::now();
       ASSERT_TRUE(ok(symm_comm_abort(comm.get())));
+      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200));
     }
     rank.hear();
     return;
   }
   const auto start = std::chrono::steady_clock::now();
+  if (held) unused.reset();
   stream.synchronize();
   const auto waited = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(waited, std::chrono::seconds(15));
-  const symm_status expected = rank.argument == "timeout" ? SYMM_TIMEOUT
-                               : rank.argument == "abort" ? SYMM_ABORTED
-                                                          : SYMM_PEER;
+  EXPECT_LT(waited, std::chrono::seconds(held ? 3 : 15));
+  const symm_status expected = how == "timeout" ? SYMM_TIMEOUT
+                               : how == "abort" ? SYMM_ABORTED
+                                                : SYMM_PEER;
   int32_t blamed = -1;
   const symm_status status = symm_comm_check(comm.get(), &blamed);
   // Whichever is known first, where the deadline is what has ended the kernel.
@@ -140,10 +149,11 @@ void end_of_the_last(Layout layout, const std::string& how) {
   Ranks ranks(layout, wait_for_the_last, options);
   const int last = layout.ranks() - 1;
   ASSERT_TRUE(ranks.wait_for_all("enqueued"));
-  if (launches_block()) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  if (how == "die") ranks.signal(last, SIGKILL);
+  const bool dies = how.rfind("die", 0) == 0;
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  if (dies) ranks.signal(last, SIGKILL);
   for (int rank = 0; rank < last; ++rank) ASSERT_TRUE(ranks.wait_for(rank, "told"));
-  if (how != "die") ranks.tell(last, "go");
+  if (!dies) ranks.tell(last, "go");
   EXPECT_TRUE(ranks.finish());
 }
 
@@ -288,6 +298,11 @@ TEST_P(GpuFaults, ARankThatLeftIsMissedByItsName) { end_of_the_last(GetParam(), 
 TEST_P(GpuFaults, ARankThatDiedIsMissedByItsName) {
   if (GetParam().processes == 1) GTEST_SKIP() << "threads die together";
   end_of_the_last(GetParam(), "die");
+}
+TEST_P(GpuFaults, AnAbortEndsAWaitThatHoldsTheDriver) { end_of_the_last(GetParam(), "abort held"); }
+TEST_P(GpuFaults, ADeathEndsAWaitThatHoldsTheDriver) {
+  if (GetParam().processes == 1) GTEST_SKIP() << "threads die together";
+  end_of_the_last(GetParam(), "die held");
 }
 TEST_P(GpuFaults, ReplaysAfterAFaultReturnAtOnce) {
   run(GetParam(), replays_after_a_fault, gpu_run(50));

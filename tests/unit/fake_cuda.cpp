@@ -69,6 +69,7 @@ std::string FakeCuda::failed() const {
   std::lock_guard lock(state->mutex);
   return state->failed;
 }
+std::unique_lock<std::mutex> FakeCuda::hold_driver() { return std::unique_lock(state->mutex); }
 void FakeCuda::hold_events(bool held) {
   std::lock_guard lock(state->mutex);
   state->hold = held;

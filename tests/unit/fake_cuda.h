@@ -4,6 +4,7 @@
 #define SYMM_TESTS_UNIT_FAKE_CUDA_H_
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,10 @@ class FakeCuda {
   int calls() const;
   // The function that failed, after fail_at().
   std::string failed() const;
+
+  // Calls of the driver wait while the lock lives: as where one, a cudaFree say, waits for a
+  // kernel.
+  std::unique_lock<std::mutex> hold_driver();
 
   // Events stay undone while held.
   void hold_events(bool held);

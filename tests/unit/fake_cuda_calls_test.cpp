@@ -254,6 +254,35 @@ TEST_F(CudaCalls, AnAbortReachesTheKernelsOfEveryRank) {
   EXPECT_EQ(SYMM_ABORTED, reduce(stream_));
 }
 
+// Kernels that have waited long ask the host themselves.
+TEST_F(CudaCalls, AnAbortReachesTheKernelsOfEveryRankWhileTheDriverIsHeld) {
+  ASSERT_EQ(SYMM_OK, reduce(stream_));
+  const CUstream stream = fake_.make_stream(1);
+  ASSERT_EQ(SYMM_OK, symm_comm_barrier(comm_.comm[1], stream));
+  const auto launches = fake_.launches();
+  ASSERT_EQ(2u, launches.size());
+  {
+    const auto held = fake_.hold_driver();
+    const auto start = std::chrono::steady_clock::now();
+    ASSERT_EQ(SYMM_OK, symm_comm_abort(comm_.comm[1]));
+    for (int rank = 0; rank < 2; ++rank) {
+      const ErrorRecord& error = *launches[static_cast<size_t>(rank)].params.error;
+      EXPECT_TRUE(eventually([&] {
+        return std::atomic_ref(const_cast<uint32_t&>(error.abort)).load() == -SYMM_ABORTED;
+      })) << rank;
+      EXPECT_TRUE(eventually([&] {
+        return symm_comm_check(comm_.comm[static_cast<size_t>(rank)], nullptr) == SYMM_ABORTED;
+      }));
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    const Params& params = launches[static_cast<size_t>(rank)].params;
+    EXPECT_TRUE(eventually([&] { return abort_word(params, rank) == -SYMM_ABORTED; })) << rank;
+  }
+  fake_.destroy_stream(stream);
+}
+
 TEST_F(CudaCalls, WhatAKernelReportsIsEveryRanksError) {
   ASSERT_EQ(SYMM_OK, reduce(stream_));
   const Params params = fake_.launches().back().params;
