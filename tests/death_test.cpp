@@ -373,6 +373,9 @@ TEST(Stall, OfARankEndsTheOthersWaitAtItsDeadlineAndNamesIt) {
       Ranks ranks(
           processes(3),
           [](Rank& rank) {
+            // Processes take their time to start; the deadline is for those that have.
+            rank.at("started");
+            rank.hear();
             const Comm comm = create(rank, comm_options(nullptr, 700, 700));
             ASSERT_NE(comm, nullptr);
             const std::string what = rank.argument.substr(0, rank.argument.size() - 1);
@@ -408,6 +411,8 @@ TEST(Stall, OfARankEndsTheOthersWaitAtItsDeadlineAndNamesIt) {
             rank.at("told");
           },
           options);
+      ranks.wait_for_all("started");
+      ranks.tell_all("create");
       ranks.wait_for_all("ready");
       ranks.signal(stalled, SIGSTOP);
       ranks.tell_all("go on");

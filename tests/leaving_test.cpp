@@ -286,7 +286,8 @@ void is_aborted_by_rank_1(Rank& rank) {
   symm_status status = SYMM_OK;
   const Stopwatch clock;
   if (rank.rank == 2) {
-    sleep_ms(400);  // never comes, and finds out later
+    // Never comes, and finds out later.
+    while (symm_comm_check(comm.get(), nullptr) == SYMM_OK) sleep_ms(20);
     status = symm_comm_barrier(comm.get(), nullptr);
   } else if (rank.argument == "barrier") {
     status = symm_comm_barrier(comm.get(), nullptr);

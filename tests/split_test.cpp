@@ -138,12 +138,16 @@ TEST(Split, OptionsOfZeroAreTheParents) {
       rank.hear();
       return;
     }
+    // Messages tell the bound that applied; a busy machine may be late with either.
+    const auto within = [](int ms) { return std::to_string(ms * kSlowdown) + " ms"; };
     const Stopwatch clock;
-    EXPECT_TRUE(fails(SYMM_TIMEOUT, symm_comm_barrier(impatient.get(), nullptr), {"rank 1"}));
+    EXPECT_TRUE(
+        fails(SYMM_TIMEOUT, symm_comm_barrier(impatient.get(), nullptr), {"rank 1", within(200)}));
     const double first = clock.seconds();
     EXPECT_GE(first, 0.19 * kSlowdown);
-    EXPECT_LE(first, 0.6 * kSlowdown);
-    EXPECT_TRUE(fails(SYMM_TIMEOUT, symm_comm_barrier(same.get(), nullptr), {"rank 1"}));
+    EXPECT_LE(first, 1.5 * kSlowdown);
+    EXPECT_TRUE(
+        fails(SYMM_TIMEOUT, symm_comm_barrier(same.get(), nullptr), {"rank 1", within(700)}));
     EXPECT_GE(clock.seconds() - first, 0.69 * kSlowdown);
     EXPECT_LE(clock.seconds() - first, 2.0 * kSlowdown);
   });

@@ -39,11 +39,12 @@ bool run_bounded(const char* what, const std::shared_ptr<const Context>& context
                  const NcclComm::GiveUp& give_up,
                  std::function<void(const std::function<bool()>& abandoned)> part) {
   const auto job = std::make_shared<Job>();
-  const int error = start_nccl_thread([job, context, part = std::move(part)] {
+  const int error = start_nccl_thread([job, context, part = std::move(part)]() mutable {
     const Failure failure = attempt([&] {
       const HostWork work(*context);
       part([&] { return job->abandoned.load(std::memory_order_relaxed); });
     });
+    part = nullptr;  // what was made is the waiter's alone, and goes when that gives it back
     std::lock_guard lock(job->mutex);
     job->failure = failure;
     job->done = true;

@@ -30,7 +30,8 @@ TEST_F(Apart, AnErrorWhileConnectingAbortsAndKeepsTheMemoryOfWhatRuns) {
   nccl_.enqueue_only = 1;
   fake_.hold_events(true);
   std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    // Both ranks have enqueued all that connects them, four sizes, and wait for it.
+    EXPECT_TRUE(eventually([&] { return nccl_.reductions == 2 * 4; }));
     nccl_.asynchronous_error = 6;
   });
   Communicator c = create({0, 1}, nccl_options());

@@ -203,7 +203,7 @@ TEST_F(Domains, AnAbortEndsBothLevels) {
 }
 
 TEST_F(Domains, NcclBetweenThemIsWatched) {
-  make({0, 1, 2, 3}, 0, 200);
+  make({0, 1, 2, 3}, 0, 500);
   expect_all(c_.outcomes, SYMM_OK);
   nccl_.enqueue_only = 1;
   // Rank 0 records: its domain's event, before NCCL, after NCCL.

@@ -82,7 +82,9 @@ TEST_F(InsideWindows, ThousandsOfThemLeaveNothingBehind) {
     Windows w = alloc_nccl(4096);
     ASSERT_EQ(SYMM_OK, w.outcomes[0].status) << w.outcomes[0].message;
     free_all(w);
-    ASSERT_LE(fake_.alive().allocations, before.allocations + 12) << i;
+    const int most = before.allocations + 12;
+    if (fake_.alive().allocations > most) settle();  // the thread that gives back is behind
+    ASSERT_LE(fake_.alive().allocations, most) << i;
   }
   EXPECT_LE(nccl_.windows, 2);
 }

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "capi/symm.h"
+#include "core/cuda/reaper.h"
+#include "core/deadline.h"
 #include "tests/unit/fake_cuda.h"
 
 namespace symm::cuda {
@@ -114,6 +116,9 @@ inline Windows register_all(const Communicator& communicator, const std::vector<
   });
   return result;
 }
+// Handles end in a thread of the library's: returns once those that were freed have, but for what
+// waits for events.
+inline void settle() { EXPECT_TRUE(Reaper::acquire()->settle(Deadline::after_ms(10000))); }
 inline void free_all(Windows& windows) {
   for (symm_window*& window : windows.window) {
     symm_window_free(window);

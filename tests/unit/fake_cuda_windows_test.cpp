@@ -72,11 +72,11 @@ TEST_F(CudaWindows, ASliceIsReusedOnlyOnceEveryRankHasFreedIt) {
   std::memset(place, 7, 512);
   symm_window_free(first.window[0]);
   first.window[0] = nullptr;
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  settle();
   Windows second = alloc(comm_, {512, 512});
   EXPECT_NE(place, data(second.window[0], 0));
   free_all(first);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  settle();
   Windows third = alloc(comm_, {512, 512});
   EXPECT_EQ(place, data(third.window[0], 0));
   EXPECT_EQ(0, place[0]) << "memory that was another window's is zeroed";
@@ -90,7 +90,9 @@ TEST_F(CudaWindows, ThousandsOfCyclesLeaveNothingBehind) {
     Windows w = alloc(comm_, {bytes, bytes});
     ASSERT_EQ(SYMM_OK, w.outcomes[0].status) << w.outcomes[0].message;
     free_all(w);
-    ASSERT_LE(fake_.alive().allocations, before_.allocations + 40) << i;
+    const int most = before_.allocations + 40;
+    if (fake_.alive().allocations > most) settle();  // the thread that gives back is behind
+    ASSERT_LE(fake_.alive().allocations, most) << i;
   }
   EXPECT_TRUE(eventually([&] { return fake_.alive().allocations <= before_.allocations + 4; }));
 }
