@@ -37,6 +37,8 @@ Comm::~Comm() {
 void Comm::leave() noexcept {
   if (left_.exchange(true, std::memory_order_relaxed)) return;
   try {
+    // A rank whose call has failed does not leave as if nothing were: the others may have results.
+    if (const auto untold = backend_->untold_fault(); untold && !fault_.is_set()) fail(*untold);
     backend_->leave();
     if (exchange_) exchange_->leave();
     if (watched_) {

@@ -48,6 +48,8 @@ class CudaBackend::Watch : public Reaper::Watched {
     if (const auto hierarchy = backend_.hierarchy()) {
       const auto failure =
           hierarchy->look(comm->options().agreed.wait_timeout_ms, backend_.someone_left());
+      // The domain may hear sooner than all that a rank of another one has failed, and not which.
+      if (failure && failure->rank < 0 && failure->status != SYMM_TIMEOUT && !is_over()) return;
       if (failure) return fail(*comm, *failure);
     }
     if (!backend_.arena_ || !backend_.arena_->page().has_error()) return;
@@ -240,24 +242,38 @@ std::optional<Failure> CudaBackend::fault() const {
     if (auto failure = nccl->asynchronous_error()) return failure;
   }
   if (const auto below = hierarchy()) {
-    if (auto failure = below->fault()) return failure;
+    const auto failure = below->fault();
+    if (failure && failure->rank < 0 && failure->status != SYMM_TIMEOUT) return explained(*failure);
+    if (failure) return failure;
   }
   return fault_before_call();
 }
 
+std::optional<Failure> CudaBackend::untold_fault() const {
+  if (arena_ && arena_->page().has_error()) {
+    bool explained = false;
+    const Failure failure = reported(&explained);
+    if (explained) return failure;
+  }
+  if (const auto below = hierarchy()) return below->fault_within();
+  return std::nullopt;
+}
+
+// `failure`, whose rank is not known, or what the rank that ended it says: it is telling why, which
+// takes a fraction of a millisecond.
+Failure CudaBackend::explained(const Failure& failure) const {
+  const auto deadline = Deadline::after_ms(kExplanationOfCallMs);
+  while (!comm_.fault_box().is_set() && !deadline.passed()) {
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return comm_.fault_box().is_set() ? comm_.fault_box().get() : failure;
+}
+
 std::optional<Failure> CudaBackend::fault_before_call() const {
   if (!arena_ || !arena_->page().has_error()) return std::nullopt;
-  bool explained = false;
-  const Failure failure = reported(&explained);
-  if (!explained) {
-    // The rank that ended it is telling why, which takes a fraction of a millisecond.
-    const auto deadline = Deadline::after_ms(kExplanationOfCallMs);
-    while (!comm_.fault_box().is_set() && !deadline.passed()) {
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-    }
-    if (comm_.fault_box().is_set()) return comm_.fault_box().get();
-  }
-  return failure;
+  bool known = false;
+  const Failure failure = reported(&known);
+  return known ? failure : explained(failure);
 }
 
 void CudaBackend::finish() noexcept {

@@ -44,6 +44,7 @@ class CudaBackend : public Backend {
   void raise(const Failure& failure) override;
   std::optional<Failure> fault() const override;
   std::optional<Failure> fault_before_call() const override;
+  std::optional<Failure> untold_fault() const override;
   void finish() noexcept override;
   void leave() override;
   bool has_left(int rank) const override;
@@ -116,6 +117,7 @@ class CudaBackend : public Backend {
   void launch(const Call& call, const std::byte* input, std::byte* output, CUstream stream);
   // The failure that the error record tells of; `explained` if it names whose fault it is.
   Failure reported(bool* explained) const;
+  Failure explained(const Failure& failure) const;
 
   // Memory of this rank that others map, zeroed, known by `key` in this process.
   std::shared_ptr<Mapping> make_shared_memory(const std::string& key, size_t bytes,

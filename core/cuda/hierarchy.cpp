@@ -113,9 +113,14 @@ Failure Hierarchy::in_whole(Failure failure) const {
   return failure;
 }
 
-std::optional<Failure> Hierarchy::fault() const {
+std::optional<Failure> Hierarchy::fault_within() const {
   const Failure failure = domain_->sticky();
-  if (failure.status != SYMM_OK) return in_whole(failure);
+  if (failure.status == SYMM_OK) return std::nullopt;
+  return in_whole(failure);
+}
+
+std::optional<Failure> Hierarchy::fault() const {
+  if (auto failure = fault_within()) return failure;
   if (leaders_) return leaders_->asynchronous_error();
   return std::nullopt;
 }

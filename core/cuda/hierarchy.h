@@ -32,6 +32,8 @@ class Hierarchy {
 
   // A failure of the domain, in the numbers of the whole.
   std::optional<Failure> fault() const;
+  // The same, as far as it was found in the domain itself and not by NCCL.
+  std::optional<Failure> fault_within() const;
   // Of the leaders; see NcclComm::look().
   std::optional<Failure> look(int32_t wait_timeout_ms, int left);
   // The whole has failed.

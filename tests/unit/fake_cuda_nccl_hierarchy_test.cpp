@@ -173,6 +173,29 @@ TEST_F(Domains, WhatAKernelReportsIsEveryRanksErrorByItsNumberInTheWhole) {
   expect_all(call(100), SYMM_MISMATCH);
 }
 
+// The other domains have what NCCL made of a call that has failed here, and nothing else tells
+// them.
+TEST_F(Domains, WhatHasFailedInOneIsToldThoughItsRanksLeaveAtOnce) {
+  make({0, 1, 2, 3});
+  expect_all(c_.outcomes, SYMM_OK);
+  expect_all(call(100), SYMM_OK);
+  const Params params = launched(2).back();
+  params.error->status = -SYMM_TIMEOUT;
+  params.error->peer = 1;
+  params.error->mine = params.call;
+  std::atomic_ref(params.error->valid).store(1, std::memory_order_release);
+  for (const size_t rank : {3, 2}) {
+    symm_comm_free(c_.comm[rank]);
+    c_.comm[rank] = nullptr;
+  }
+  for (const size_t rank : {0, 1}) {
+    int32_t blamed = -1;
+    EXPECT_TRUE(eventually([&] { return symm_comm_check(c_.comm[rank], &blamed) == SYMM_TIMEOUT; }))
+        << rank;
+    EXPECT_EQ(3, blamed);
+  }
+}
+
 // Its own domain's first rank waits for the other domains, and is not the one that is late.
 TEST_F(Domains, ATimeoutForTheFirstRankOfADomainBlamesNobody) {
   make({0, 1, 2, 3});
