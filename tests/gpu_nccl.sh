@@ -6,7 +6,7 @@
 # Usage: tests/gpu_nccl.sh BUILD_DIR [GTEST_FILTER]
 #   BUILD_DIR      may have been built elsewhere; no network, CMake or ctest is needed
 #   GTEST_FILTER   only these tests, and no measurement
-# SYMM_TEST_NCCL names one libnccl.so.2 to use in place of those. About 8 minutes for each build.
+# SYMM_TEST_NCCL names one libnccl.so.2 to use in place of those. About 4 minutes for each build.
 set -euo pipefail
 exec < /dev/null
 
