@@ -178,7 +178,9 @@ symm_status symm_comm_barrier(symm_comm* comm, void* stream) {
 
 symm_status symm_comm_check(const symm_comm* comm, int32_t* rank) {
   return boundary("symm_comm_check", peek(comm), {}, [&] {
-    const symm::Failure failure = deref(comm)->sticky();
+    Comm& inner = *deref(comm);
+    const symm::Failure failure = inner.sticky();
+    if (failure.status != SYMM_OK) inner.tell_untold();  // the caller may exit next
     if (rank != nullptr) *rank = failure.rank;
     if (failure.status != SYMM_OK) throw Error(failure.status, failure.message, failure.rank);
   });

@@ -106,7 +106,7 @@ class Backend {
   virtual void describe(JsonWriter& json) const = 0;
   // How this rank reaches another, into that peer's object; true if it was said.
   virtual bool describe_peer(JsonWriter& json, int rank) const = 0;
-  // At the end: a fault() that other ranks cannot have found themselves.
+  // A fault() that other ranks may not have found themselves, and that says whose it is.
   virtual std::optional<Failure> untold_fault() const { return std::nullopt; }
   // Once set up: the part of the ranks that this one is to have a communicator of its own with,
   // engaged on every rank or on none. use_domain() then gets that one; what it throws is agreed.

@@ -31,14 +31,23 @@ Comm::Comm(int rank, std::vector<RankInfo> roster, CommOptions options)
 
 Comm::~Comm() {
   if (generation_ != process_generation()) return;
+  // A rank whose call has failed does not leave as if nothing were: the others may have results.
+  tell_untold();
   leave();
+}
+
+void Comm::tell_untold() noexcept {
+  try {
+    if (fault_.is_set()) return;
+    if (const auto untold = backend_->untold_fault()) fail(*untold);
+  } catch (const std::exception&) {
+    // Short of memory: peers find out by their deadlines.
+  }
 }
 
 void Comm::leave() noexcept {
   if (left_.exchange(true, std::memory_order_relaxed)) return;
   try {
-    // A rank whose call has failed does not leave as if nothing were: the others may have results.
-    if (const auto untold = backend_->untold_fault(); untold && !fault_.is_set()) fail(*untold);
     backend_->leave();
     if (exchange_) exchange_->leave();
     if (watched_) {

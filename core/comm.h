@@ -67,6 +67,8 @@ class Comm final : public ExitListener, public Keepable, public std::enable_shar
   void abort();
   // SYMM_OK or the sticky error. Any thread.
   Failure sticky() const;
+  // What only this rank has found becomes every rank's. Any thread.
+  void tell_untold() noexcept;
   void throw_if_failed() const;
   // UNSUPPORTED where ranks are on several hosts.
   void require_one_host(const char* what) const;

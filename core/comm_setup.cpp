@@ -211,7 +211,11 @@ void Comm::complete(Deadline deadline) {
   if (!domain) return;
   CommOptions options = options_;
   options.agreed.flags &= ~static_cast<uint32_t>(SYMM_COMM_NCCL | SYMM_COMM_STRICT);
-  if (domain->shares_gpus) options.agreed.flags |= kBesideNccl;
+  if (domain->shares_gpus) {
+    // Other domains' ranks may be on the same GPU.
+    options.agreed.flags &= ~static_cast<uint32_t>(SYMM_COMM_SOLE);
+    options.agreed.flags |= kBesideNccl;
+  }
   const auto below = split(domain->number, rank_, options, {}, deadline);
   run([&] { agree(kSplit, attempt([&] { backend_->use_domain(below); }), deadline); });
 }

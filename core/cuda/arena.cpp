@@ -26,7 +26,7 @@ Arena::Arena(std::shared_ptr<const Context> context, const Agreed& agreed, int r
       signals_(context),
       mappings_(static_cast<size_t>(agreed.size)) {}
 
-// The copies of raise() and tell_left() may be waiting behind large ones of the program's.
+// The copies of bring_abort() and tell_left() may be waiting behind large ones of the program's.
 Arena::~Arena() { driver().cuStreamSynchronize(signals_.get()); }
 
 std::string Arena::key_of(int rank) const { return text("arena ", key_, ' ', rank); }
@@ -110,9 +110,9 @@ void Arena::check_probes() {
 void Arena::raise(symm_status status) noexcept {
   uint32_t none = 0;
   const auto cause = static_cast<uint32_t>(-status);
-  // Nothing but the word itself is handed over, to the reaper or to kernels.
   if (!raised_.compare_exchange_strong(none, cause, std::memory_order_relaxed)) return;
-  std::atomic_ref(page_->error.abort).store(cause, std::memory_order_relaxed);
+  // Release: who finds that a kernel has ended by it finds the communicator's fault, set before.
+  std::atomic_ref(page_->error.abort).store(cause, std::memory_order_release);
 }
 
 void Arena::bring_abort() noexcept {
@@ -122,7 +122,7 @@ void Arena::bring_abort() noexcept {
     if (!own) return;
     brought_ = true;
     // The copy reads the word when it runs; whoever raised is about to have written it.
-    std::atomic_ref(page_->error.abort).store(raised_, std::memory_order_relaxed);
+    std::atomic_ref(page_->error.abort).store(raised_, std::memory_order_release);
     const HostWork work(*context_);
     SYMM_CUDA_CHECK(cuMemcpyHtoDAsync, (own->address() + offsetof(Control, abort),
                                         &page_->error.abort, sizeof(uint32_t), signals_.get()));

@@ -29,7 +29,7 @@ int32_t resolve_device(int32_t device) { return choose_device(device, process_en
 std::unique_ptr<Backend> make_backend(Comm& comm) { return std::make_unique<CudaBackend>(comm); }
 
 // Asked by the reaper now and then: what a kernel reports becomes the communicator's fault on every
-// rank, also where the host that could read it makes no call.
+// rank, also where the host that could read it makes no call; and an abort is brought to the GPU.
 class CudaBackend::Watch : public Reaper::Watched {
  public:
   Watch(std::weak_ptr<Comm> comm, const CudaBackend& backend)
@@ -46,11 +46,10 @@ class CudaBackend::Watch : public Reaper::Watched {
       if (failure) return fail(*comm, *failure);
     }
     if (const auto hierarchy = backend_.hierarchy()) {
-      const auto failure =
+      const auto found =
           hierarchy->look(comm->options().agreed.wait_timeout_ms, backend_.someone_left());
-      // The domain may hear sooner than all that a rank of another one has failed, and not which.
-      if (failure && failure->rank < 0 && failure->status != SYMM_TIMEOUT && !is_over()) return;
-      if (failure) return fail(*comm, *failure);
+      if (found && !found->explained && !is_over()) return;
+      if (found) return fail(*comm, found->failure);
     }
     if (!backend_.arena_ || !backend_.arena_->page().has_error()) return;
     bool explained = false;
@@ -242,20 +241,22 @@ std::optional<Failure> CudaBackend::fault() const {
     if (auto failure = nccl->asynchronous_error()) return failure;
   }
   if (const auto below = hierarchy()) {
-    const auto failure = below->fault();
-    if (failure && failure->rank < 0 && failure->status != SYMM_TIMEOUT) return explained(*failure);
-    if (failure) return failure;
+    const auto found = below->fault();
+    if (found) return found->explained ? found->failure : explained(found->failure);
   }
   return fault_before_call();
 }
 
 std::optional<Failure> CudaBackend::untold_fault() const {
   if (arena_ && arena_->page().has_error()) {
-    bool explained = false;
-    const Failure failure = reported(&explained);
-    if (explained) return failure;
+    bool known = false;
+    const Failure failure = reported(&known);
+    if (known) return failure;
   }
-  if (const auto below = hierarchy()) return below->fault_within();
+  if (const auto below = hierarchy()) {
+    const auto found = below->fault_within();
+    if (found && found->explained) return found->failure;
+  }
   return std::nullopt;
 }
 

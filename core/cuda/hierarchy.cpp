@@ -113,31 +113,37 @@ Failure Hierarchy::in_whole(Failure failure) const {
   return failure;
 }
 
-std::optional<Failure> Hierarchy::fault_within() const {
-  const Failure failure = domain_->sticky();
-  if (failure.status == SYMM_OK) return std::nullopt;
-  return in_whole(failure);
+Hierarchy::Found Hierarchy::found(const Failure& failure) const {
+  return {in_whole(failure), failure.rank >= 0};
 }
 
-std::optional<Failure> Hierarchy::fault() const {
-  if (auto failure = fault_within()) return failure;
-  if (leaders_) return leaders_->asynchronous_error();
+std::optional<Hierarchy::Found> Hierarchy::fault_within() const {
+  const Failure failure = domain_->sticky();
+  if (failure.status == SYMM_OK) return std::nullopt;
+  return found(failure);
+}
+
+std::optional<Hierarchy::Found> Hierarchy::fault() const {
+  if (auto within = fault_within()) return within;
+  if (!leaders_) return std::nullopt;
+  if (auto failure = leaders_->asynchronous_error()) return Found{*failure};
   return std::nullopt;
 }
 
-std::optional<Failure> Hierarchy::look(int32_t wait_timeout_ms, int left) {
+std::optional<Hierarchy::Found> Hierarchy::look(int32_t wait_timeout_ms, int left) {
   // Not sticky(): the domain's own watch finds what is to be found, and tells the others.
-  if (domain_->fault_box().is_set()) return in_whole(domain_->fault_box().get());
-  if (leaders_) return leaders_->look(wait_timeout_ms, left);
+  if (domain_->fault_box().is_set()) return found(domain_->fault_box().get());
+  if (!leaders_) return std::nullopt;
+  if (auto failure = leaders_->look(wait_timeout_ms, left)) return Found{*failure};
   return std::nullopt;
 }
 
 void Hierarchy::raise(const Failure& failure) {
-  if (leaders_) leaders_->abort();
   Failure inside = failure;
   const auto member = std::find(members_.begin(), members_.end(), failure.rank);
   inside.rank = member == members_.end() ? kNoRank : static_cast<int>(member - members_.begin());
   domain_->fail(inside);
+  if (leaders_) leaders_->abort();
 }
 
 }  // namespace symm::cuda

@@ -30,17 +30,23 @@ class Hierarchy {
   void enqueue(const Call& call, const void* input, void* output, CUstream stream, bool captured,
                Keepable& owner);
 
-  // A failure of the domain, in the numbers of the whole.
-  std::optional<Failure> fault() const;
+  // A failure in the numbers of the whole. Not explained: the domain was told of another one's, and
+  // not whose it was; the whole is being told that.
+  struct Found {
+    Failure failure;
+    bool explained = true;
+  };
+  std::optional<Found> fault() const;
   // The same, as far as it was found in the domain itself and not by NCCL.
-  std::optional<Failure> fault_within() const;
+  std::optional<Found> fault_within() const;
   // Of the leaders; see NcclComm::look().
-  std::optional<Failure> look(int32_t wait_timeout_ms, int left);
+  std::optional<Found> look(int32_t wait_timeout_ms, int left);
   // The whole has failed.
   void raise(const Failure& failure);
 
  private:
   Failure in_whole(Failure failure) const;
+  Found found(const Failure& of_domain) const;
   template <class Part>
   void within(Part part) const;
   void there(const Call& call, const void* input, void* output, CUstream stream, Keepable& owner);

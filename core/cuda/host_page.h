@@ -1,4 +1,5 @@
-// A rank's pinned host memory: where its kernels report, and what is copied to GPUs from.
+// A rank's pinned host memory: where its kernels report and long waits look for an abort, and what
+// is copied to GPUs from.
 #ifndef SYMM_CORE_CUDA_HOST_PAGE_H_
 #define SYMM_CORE_CUDA_HOST_PAGE_H_
 

@@ -85,14 +85,17 @@ std::shared_ptr<NcclComm> NcclComm::create(const nccl::Library& library, const n
                                            std::shared_ptr<const Context> context,
                                            Deadline deadline, const GiveUp& give_up) {
   std::shared_ptr<NcclComm> made(new NcclComm(library, context));
-  end_before_nccl(false);
+  end_before_nccl();
+  // Also where it fails, and a thread stays in NCCL.
+  const struct Afterwards {
+    ~Afterwards() { end_before_nccl(); }
+  } afterwards;
   const bool over = run_bounded("the creation of a communicator", context, deadline, give_up,
                                 [made, id, rank, size](const auto& abandoned) {
                                   made->initialise(id, rank, size, abandoned);
                                   if (abandoned()) return made->abort();
                                   made->connect(abandoned);
                                 });
-  end_before_nccl(true);
   return over ? made : nullptr;
 }
 
@@ -290,15 +293,28 @@ std::optional<Failure> NcclComm::look(int32_t wait_timeout_ms, int left) {
   const InNccl inside;
   if (!inside) return std::nullopt;
   if (auto failure = asynchronous_error()) return failure;
-  std::lock_guard lock(mutex_);
-  while (!watched_.empty() && watched_.front().after && watched_.front().after->is_done()) {
-    if (spare_.size() < kMostSpare) spare_.push_back(std::move(watched_.front().before));
+  // The driver is asked without the lock: it may be held for as long as the work goes on, and the
+  // abort that ends the work takes the lock. Nobody else removes the oldest.
+  std::shared_ptr<const Event> before, after;
+  while (true) {
+    {
+      std::lock_guard lock(mutex_);
+      if (watched_.empty()) return std::nullopt;
+      before = watched_.front().before;
+      after = watched_.front().after;
+    }
+    if (!after || !after->is_done()) break;
+    Watched over;  // ends without the lock too
+    std::lock_guard lock(mutex_);
+    over = std::move(watched_.front());
     watched_.pop_front();
+    if (spare_.size() < kMostSpare) spare_.push_back(std::move(over.before));
   }
-  if (watched_.empty()) return std::nullopt;
+  const bool has_begun = before->is_done();
+  std::lock_guard lock(mutex_);
   Watched& oldest = watched_.front();
   const auto now = Clock::now();
-  if (!oldest.begun && oldest.before->is_done()) oldest.begun = now;
+  if (!oldest.begun && has_begun) oldest.begun = now;
   if (!oldest.begun) return std::nullopt;
   const auto age = now - *oldest.begun;
   if (left != kNoRank && !left_since_) left_since_ = now;

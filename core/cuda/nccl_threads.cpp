@@ -1,11 +1,13 @@
 #include "core/cuda/nccl_threads.h"
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "core/process.h"
@@ -18,12 +20,16 @@ namespace {
 constexpr auto kExitWait = std::chrono::seconds(5);
 // NCCL is written for threads of programs.
 constexpr size_t kStackBytes = size_t{8} << 20;
+// Registrations of the handler, which does its work once.
+constexpr int kMostHandlers = 32;
 
 // Never destroyed: threads that were left behind may outlive static destructors.
 struct Threads {
   std::mutex mutex;
   std::condition_variable changed;
-  uint64_t generation = process_generation();
+  // Of the process whose threads are counted. Asked without the lock too: in a forked child a
+  // thread that is not there may have it.
+  std::atomic<uint64_t> generation{process_generation()};
   int running = 0;
   bool exiting = false;
 };
@@ -54,8 +60,9 @@ void leave() {
 
 void at_exit() {
   Threads& all = threads();
+  if (all.generation != process_generation()) return;
   std::unique_lock lock(all.mutex);
-  if (all.exiting || all.generation != process_generation()) return;
+  if (all.exiting) return;
   all.exiting = true;
   all.changed.wait_for(lock, kExitWait, [&] { return all.running == 0; });
 }
@@ -67,14 +74,20 @@ int start_nccl_thread(std::function<void()> body) {
     [[maybe_unused]] auto* lost = new auto(std::move(body));
     return ECANCELED;
   }
-  const int error = start_thread(
-      "symm-nccl",
-      [body = std::move(body)]() mutable {
-        body();
-        body = nullptr;  // what it holds goes before it counts as over
-        leave();
-      },
-      kStackBytes);
+  int error = ENOMEM;
+  try {
+    error = start_thread(
+        "symm-nccl",
+        [body = std::move(body)]() mutable {
+          body();
+          body = nullptr;  // what it holds goes before it counts as over
+          leave();
+        },
+        kStackBytes);
+  } catch (const std::bad_alloc&) {
+    leave();
+    throw;
+  }
   if (error != 0) leave();
   return error;
 }
@@ -84,9 +97,10 @@ InNccl::~InNccl() {
   if (entered_) leave();
 }
 
-void end_before_nccl(bool communicator_made) {
-  static std::once_flag loaded, made;
-  std::call_once(communicator_made ? made : loaded, [] { std::atexit(at_exit); });
+void end_before_nccl() noexcept {
+  static std::atomic<int> registered{0};
+  if (registered.load(std::memory_order_relaxed) >= kMostHandlers) return;
+  if (registered.fetch_add(1, std::memory_order_relaxed) < kMostHandlers) std::atexit(at_exit);
 }
 
 }  // namespace symm::cuda

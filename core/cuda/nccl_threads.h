@@ -3,7 +3,7 @@
 // NCCL and the CUDA runtime inside it have exit handlers and static objects. exit() runs handlers
 // in the reverse of the order in which they came, so those of a library that was loaded late go
 // first: a call that is in NCCL then uses what is gone. So the wait for such calls is a handler
-// that comes after NCCL's, and once it has begun no other call is made.
+// that comes after NCCL's, and once it has begun these threads make no other call.
 #ifndef SYMM_CORE_CUDA_NCCL_THREADS_H_
 #define SYMM_CORE_CUDA_NCCL_THREADS_H_
 
@@ -28,9 +28,9 @@ class InNccl {
   const bool entered_;
 };
 
-// Has the exit wait before NCCL ends. After NCCL was loaded, and again once a communicator is made:
-// what NCCL loads and sets up only then has handlers too. The first of each counts.
-void end_before_nccl(bool communicator_made);
+// Has the exit wait before what of NCCL is there now ends. Before and after each communicator is
+// made: what NCCL loads and sets up only then has handlers too. The first few times count.
+void end_before_nccl() noexcept;
 
 }  // namespace symm::cuda
 

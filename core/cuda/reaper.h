@@ -3,7 +3,8 @@
 // Giving a handle back must not wait for the GPU, a graph's destructor must not call CUDA, and the
 // library's helper thread must not block: so what goes last goes here. It also looks, every few
 // milliseconds while there are communicators of GPUs, whether a kernel has reported an error, so
-// that every rank learns the cause even if the host that knows it makes no further call.
+// that every rank learns the cause even if the host that knows it makes no further call; and it
+// carries aborts to GPUs, as a copy may have to wait for the driver.
 //
 // One a process, started by the first user and ended with the last. It never waits for the GPU:
 // events are asked, not synchronised with.

@@ -1,6 +1,6 @@
 // Waits for peers: bounded, watched, and reported when they end without what they waited for.
 //
-// A wait polls its own GPU's memory only. Every 64 polls it looks at the time, at what the peer it
+// A wait polls its own GPU's memory. Every 64 polls it looks at the time, at what the peer it
 // waits for has called, at whether that peer has left, and at the abort word, all in its own GPU's
 // memory too: reading the host's memory in a spin costs milliseconds. None of that shows in the
 // time of an operation whose peers are there. A wait that has lasted longer than any operation
@@ -121,7 +121,7 @@ __device__ __forceinline__ bool wait(const Params& p, uint32_t epoch, Poll&& pol
     if (poll()) return true;
     if (__builtin_expect((++polls & 63) != 0, true)) continue;
     const auto now = static_cast<uint32_t>(nanoseconds() >> kTickShift);
-    if (polls == 64) since = now;
+    if (since == 0) since = now;
     const uint32_t cause = look(p, epoch, missing_peer(), now - since, polls);
     if (cause == 0) continue;
     // What was sent before the peer left, or before the abort, still counts.

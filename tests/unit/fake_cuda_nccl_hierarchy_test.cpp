@@ -225,6 +225,30 @@ TEST_F(Domains, AnAbortEndsBothLevels) {
   }
 }
 
+// As by a cudaFree, which waits for the kernels: those of every domain can be told nevertheless.
+TEST_F(Domains, AnAbortEndsBothLevelsWhileTheDriverIsHeld) {
+  make({0, 1, 2, 3});
+  expect_all(c_.outcomes, SYMM_OK);
+  nccl_.enqueue_only = 1;
+  fake_.hold_events(true);
+  expect_all(call(100), SYMM_OK);
+  std::vector<ErrorRecord*> errors;
+  for (size_t rank = 0; rank < 4; ++rank) errors.push_back(launched(rank).back().error);
+  {
+    const auto held = fake_.hold_driver();
+    // The watch of NCCL's work waits for the driver meanwhile.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(SYMM_OK, symm_comm_abort(c_.comm[3]));
+    for (size_t rank = 0; rank < 4; ++rank) {
+      EXPECT_TRUE(eventually([&] {
+        return std::atomic_ref(errors[rank]->abort).load() == -SYMM_ABORTED;
+      })) << rank;
+      EXPECT_EQ(SYMM_ABORTED, symm_comm_check(c_.comm[rank], nullptr));
+    }
+  }
+  fake_.hold_events(false);
+}
+
 TEST_F(Domains, NcclBetweenThemIsWatched) {
   make({0, 1, 2, 3}, 0, 500);
   expect_all(c_.outcomes, SYMM_OK);
