@@ -365,9 +365,9 @@ CUresult host_pointer(CUdeviceptr* d, void* p, unsigned) {
 CUresult copy_in(CUdeviceptr to, const void* from, size_t size, CUstream) {
   FAKE_BEGIN(cuMemcpyHtoDAsync);
   if (size == sizeof(uint32_t)) {
-    // As a GPU's kernels see it, and tests that look at the same word.
-    uint32_t word;
-    std::memcpy(&word, from, size);
+    // As a GPU's copies and kernels see it, and tests that look at the same word.
+    auto& source = *static_cast<uint32_t*>(const_cast<void*>(from));
+    const uint32_t word = std::atomic_ref(source).load(std::memory_order_acquire);
     std::atomic_ref(*reinterpret_cast<uint32_t*>(to)).store(word, std::memory_order_release);
     return CUDA_SUCCESS;
   }
