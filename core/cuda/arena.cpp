@@ -1,5 +1,6 @@
 #include "core/cuda/arena.h"
 
+#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -110,19 +111,20 @@ void Arena::check_probes() {
 void Arena::raise(symm_status status) noexcept {
   uint32_t none = 0;
   const auto cause = static_cast<uint32_t>(-status);
-  if (!raised_.compare_exchange_strong(none, cause, std::memory_order_relaxed)) return;
   // Release: who finds that a kernel has ended by it finds the communicator's fault, set before.
-  std::atomic_ref(page_->error.abort).store(cause, std::memory_order_release);
+  std::atomic_ref(page_->error.abort)
+      .compare_exchange_strong(none, cause, std::memory_order_release, std::memory_order_relaxed);
 }
 
 void Arena::bring_abort() noexcept {
   try {
-    if (brought_ || raised_.load(std::memory_order_relaxed) == 0) return;
+    // Relaxed: nothing but the word itself goes on, and the copy reads it again.
+    if (brought_ || std::atomic_ref(page_->error.abort).load(std::memory_order_relaxed) == 0) {
+      return;
+    }
     const auto& own = mappings_[static_cast<size_t>(rank_)];
     if (!own) return;
     brought_ = true;
-    // The copy reads the word when it runs; whoever raised is about to have written it.
-    std::atomic_ref(page_->error.abort).store(raised_, std::memory_order_release);
     const HostWork work(*context_);
     SYMM_CUDA_CHECK(cuMemcpyHtoDAsync, (own->address() + offsetof(Control, abort),
                                         &page_->error.abort, sizeof(uint32_t), signals_.get()));

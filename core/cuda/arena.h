@@ -9,7 +9,6 @@
 #ifndef SYMM_CORE_CUDA_ARENA_H_
 #define SYMM_CORE_CUDA_ARENA_H_
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -69,8 +68,7 @@ class Arena {
   Stream stream_;                                   // set-up
   Stream signals_;                                  // abort and left words, and nothing else
   std::vector<std::shared_ptr<Mapping>> mappings_;  // by rank
-  std::atomic<uint32_t> raised_{0};                 // -symm_status
-  bool brought_ = false;                            // the reaper's
+  bool brought_ = false;                            // the reaper's: page_->error.abort to the GPU
 };
 
 }  // namespace symm::cuda

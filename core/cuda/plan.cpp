@@ -51,14 +51,16 @@ constexpr uint32_t kBoundedThreads = 256;  // of a block of a bounded grid
 // Registers of a thread at most: what all_reduce.cu's launch bounds allow.
 uint64_t registers_of(int size) { return size == 2 ? 32 : 64; }
 
-// Threads of one grid such that all grids that may have to run at once fit the GPU: those of all
-// its ranks; the next kernel of each stream, which waits on the GPU already (dependent launch); and
-// both again for a second communicator, unless there is none. A kernel that waits for its peers
-// keeps its place, so grids that did not fit together could wait for each other for ever.
+// Grids that may have to run at once on a GPU: those of all its ranks; the next kernel of each
+// stream, which waits on the GPU already (dependent launch); and both again for a second
+// communicator, unless there is none.
 uint64_t grids_at_once(const Agreed& agreed) {
   return static_cast<uint64_t>(agreed.most_ranks_on_a_gpu) * (agreed.dependent_launch ? 2 : 1) *
          (agreed.sole ? 1 : 2);
 }
+
+// Threads of one grid such that they all fit. A kernel that waits for its peers keeps its place, so
+// grids that did not fit together could wait for each other for ever.
 uint64_t most_threads(const Agreed& agreed) {
   const uint64_t of_each =
       std::min(kThreadsOfMultiprocessor, kRegistersOfMultiprocessor / registers_of(agreed.size));

@@ -2,9 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <chrono>
 #include <iterator>
 #include <map>
 #include <stdexcept>
+#include <thread>
 
 #include "tests/cuda/driver.h"
 
@@ -228,6 +230,23 @@ testing::AssertionResult gpu_works() {
   } catch (const std::exception& e) {
     return testing::AssertionFailure() << e.what();
   }
+}
+
+int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+symm_status wait_for_error(const symm_comm* comm, int32_t* blamed, int most_ms) {
+  const int64_t start = now_ms();
+  symm_status status = symm_comm_check(comm, blamed);
+  while (status == SYMM_OK && now_ms() - start < most_ms) {
+    sleep_ms(2);
+    status = symm_comm_check(comm, blamed);
+  }
+  return status;
 }
 
 }  // namespace symm_test

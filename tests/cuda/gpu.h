@@ -5,6 +5,7 @@
 #include <cuda.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -148,6 +149,13 @@ class Graph {
 size_t free_memory();
 // The context still computes and copies.
 testing::AssertionResult gpu_works();
+
+// One clock for all processes of this machine: ranks and their test compare what it says.
+int64_t now_ms();
+void sleep_ms(int ms);
+// The sticky error once there is one; SYMM_OK if none has come in time. It may come by the host a
+// moment after a stream has ended.
+symm_status wait_for_error(const symm_comm* comm, int32_t* blamed = nullptr, int most_ms = 15000);
 
 }  // namespace symm_test
 

@@ -11,17 +11,8 @@
 namespace symm_test {
 namespace {
 
-constexpr int kSoon = 2000;  // ms: the wait deadline of tests whose point is not the deadline
-
-// The communicator's error, which may come by the host a moment after a stream has ended.
-symm_status error_soon(symm_comm* comm, int32_t* blamed) {
-  symm_status status = SYMM_OK;
-  for (int i = 0; i < 500 && status == SYMM_OK; ++i) {
-    status = symm_comm_check(comm, blamed);
-    if (status == SYMM_OK) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return status;
-}
+constexpr int kErrorMs = 1000;  // from the end of a stream to the error that ended it
+constexpr int kSoon = 2000;     // ms: the wait deadline of tests whose point is not the deadline
 
 void expect_works(const Rank& rank, symm_comm* comm, const GpuStream& stream) {
   Buffer one(64);
@@ -80,7 +71,7 @@ void every_pair(Rank& rank) {
           ok(call_number(rank.rank == 0 ? a : b, comm.get(), window.get(), in, out, stream)));
       stream.synchronize();
       // The message names both calls.
-      EXPECT_EQ(SYMM_MISMATCH, error_soon(comm.get(), nullptr))
+      EXPECT_EQ(SYMM_MISMATCH, wait_for_error(comm.get(), nullptr, kErrorMs))
           << name << ": " << symm_last_error();
       EXPECT_NE(nullptr, std::strstr(symm_last_error(), "called")) << symm_last_error();
       EXPECT_TRUE(fails(SYMM_MISMATCH, symm_comm_barrier(comm.get(), stream)));
@@ -176,12 +167,7 @@ void replays_after_a_fault(Rank& rank) {
     graph.launch(stream);  // alone
     stream.synchronize();
   }
-  symm_status status = SYMM_OK;
-  for (int i = 0; i < 5000 && status == SYMM_OK; ++i) {
-    status = symm_comm_check(comm.get(), nullptr);
-    if (status == SYMM_OK) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  EXPECT_EQ(SYMM_TIMEOUT, status) << symm_last_error();
+  EXPECT_EQ(SYMM_TIMEOUT, wait_for_error(comm.get(), nullptr, 10000)) << symm_last_error();
   // The abort word is on its way to this GPU, or there.
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   const auto start = std::chrono::steady_clock::now();
@@ -251,7 +237,7 @@ void order_that_differs(Rank& rank) {
   second.synchronize();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(2 * kSoon));
   int32_t blamed = -1;
-  EXPECT_EQ(SYMM_MISMATCH, error_soon(comm.get(), &blamed)) << symm_last_error();
+  EXPECT_EQ(SYMM_MISMATCH, wait_for_error(comm.get(), &blamed, kErrorMs)) << symm_last_error();
   EXPECT_NE(nullptr, std::strstr(symm_last_error(), "symm_window_all_reduce")) << symm_last_error();
   EXPECT_TRUE(fails(SYMM_MISMATCH, reduce(first)));
   // The abort word is on its way to this GPU, or there.

@@ -103,26 +103,6 @@ inline Comm create_alone_on_gpu(const Rank& rank, const char* name) {
   return Comm(comm);
 }
 
-// One clock for all processes of this machine: ranks and their test compare what it says.
-inline int64_t now_ms() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-inline void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
-// The sticky error once there is one; SYMM_OK if none has come in time.
-inline symm_status wait_for_error(const symm_comm* comm, int32_t* blamed = nullptr,
-                                  int most_ms = 15000) {
-  const int64_t start = now_ms();
-  symm_status status = symm_comm_check(comm, blamed);
-  while (status == SYMM_OK && now_ms() - start < most_ms) {
-    sleep_ms(2);
-    status = symm_comm_check(comm, blamed);
-  }
-  return status;
-}
-
 // ---- Data: floats that are whole numbers, whose sums of any order are exact ---------------------
 
 inline float value_of(int rank, int turn, size_t i) {

@@ -289,12 +289,8 @@ TEST_F(CudaCalls, WhatAKernelReportsIsEveryRanksError) {
   const Params params = fake_.launches().back().params;
   Call theirs;
   theirs.form = Form::kBarrier;
-  ErrorRecord* error = params.error;
-  error->status = -SYMM_MISMATCH;
-  error->peer = 1;
-  error->mine = params.call;
-  error->theirs = record_of(theirs, Algorithm::kBarrier);
-  std::atomic_ref(error->valid).store(1, std::memory_order_release);
+  params.error->theirs = record_of(theirs, Algorithm::kBarrier);
+  report_error(params, SYMM_MISMATCH, 1);
   int32_t blamed = -1;
   EXPECT_EQ(SYMM_MISMATCH, symm_comm_check(comm_.comm[0], &blamed));
   EXPECT_EQ(1, blamed);
@@ -311,11 +307,8 @@ TEST_F(CudaCalls, WhatAKernelReportsIsEveryRanksError) {
 TEST_F(CudaCalls, ATimeoutNamesTheRankAndTheCall) {
   ASSERT_EQ(SYMM_OK, reduce(stream_));
   const Params params = fake_.launches().back().params;
-  params.error->status = -SYMM_TIMEOUT;
-  params.error->peer = 1;
   params.error->waited_ns = 5'000'000'000;
-  params.error->mine = params.call;
-  std::atomic_ref(params.error->valid).store(1, std::memory_order_release);
+  report_error(params, SYMM_TIMEOUT, 1);
   EXPECT_EQ(SYMM_TIMEOUT, symm_comm_check(comm_.comm[0], nullptr));
   EXPECT_NE(nullptr, std::strstr(symm_last_error(), "rank 1 did not arrive")) << symm_last_error();
   EXPECT_NE(nullptr, std::strstr(symm_last_error(), "5000 ms"));

@@ -54,7 +54,7 @@ TEST_F(Apart, ACallThatHangsInsideNcclEndsAtItsDeadline) {
   const auto start = Clock::now();
   EXPECT_EQ(SYMM_TIMEOUT,
             symm_all_reduce(c.comm[0], memory, memory, 1, SYMM_FLOAT32, SYMM_SUM, streams_[0]));
-  EXPECT_LT(Clock::now() - start, std::chrono::milliseconds(9500));
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(8));
   fake_.free(memory);
   free_all(c);
 }

@@ -156,11 +156,8 @@ TEST_F(Domains, WhatAKernelReportsIsEveryRanksErrorByItsNumberInTheWhole) {
   expect_all(c_.outcomes, SYMM_OK);
   expect_all(call(100), SYMM_OK);
   const Params params = launched(3).back();
-  params.error->status = -SYMM_MISMATCH;
-  params.error->peer = 0;
-  params.error->mine = params.call;
   params.error->theirs = record_of(Call{}, Algorithm::kBarrier);
-  std::atomic_ref(params.error->valid).store(1, std::memory_order_release);
+  report_error(params, SYMM_MISMATCH, 0);
   for (size_t rank = 0; rank < 4; ++rank) {
     int32_t blamed = -1;
     EXPECT_TRUE(eventually([&] {
@@ -180,10 +177,7 @@ TEST_F(Domains, WhatHasFailedInOneIsToldThoughItsRanksLeaveAtOnce) {
   expect_all(c_.outcomes, SYMM_OK);
   expect_all(call(100), SYMM_OK);
   const Params params = launched(2).back();
-  params.error->status = -SYMM_TIMEOUT;
-  params.error->peer = 1;
-  params.error->mine = params.call;
-  std::atomic_ref(params.error->valid).store(1, std::memory_order_release);
+  report_error(params, SYMM_TIMEOUT, 1);
   for (const size_t rank : {3, 2}) {
     symm_comm_free(c_.comm[rank]);
     c_.comm[rank] = nullptr;
@@ -202,10 +196,7 @@ TEST_F(Domains, ATimeoutForTheFirstRankOfADomainBlamesNobody) {
   expect_all(c_.outcomes, SYMM_OK);
   expect_all(call(100), SYMM_OK);
   const Params params = launched(3).back();
-  params.error->status = -SYMM_TIMEOUT;
-  params.error->peer = 0;
-  params.error->mine = params.call;
-  std::atomic_ref(params.error->valid).store(1, std::memory_order_release);
+  report_error(params, SYMM_TIMEOUT, 0);
   int32_t blamed = 7;
   EXPECT_TRUE(eventually([&] { return symm_comm_check(c_.comm[0], &blamed) == SYMM_TIMEOUT; }));
   EXPECT_EQ(-1, blamed);

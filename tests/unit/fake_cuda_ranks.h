@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -116,6 +117,14 @@ inline Windows register_all(const Communicator& communicator, const std::vector<
   });
   return result;
 }
+// As a kernel of those parameters reports what ended it; `peer` is the rank to blame.
+inline void report_error(const Params& params, symm_status status, int peer) {
+  params.error->status = static_cast<uint32_t>(-status);
+  params.error->peer = peer;
+  params.error->mine = params.call;
+  std::atomic_ref(params.error->valid).store(1, std::memory_order_release);
+}
+
 // Handles end in a thread of the library's: returns once those that were freed have, but for what
 // waits for events.
 inline void settle() { EXPECT_TRUE(Reaper::acquire()->settle(Deadline::after_ms(10000))); }
